@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 _TIMEOUT = 30.0
 _AT_ONCE = 10_000
@@ -26,12 +26,21 @@ class TopicDigest:
 
 def read_all(bootstrap: str, topics: Sequence[str]) -> list[TopicDigest]:
     """Read topics at the same time, each in a process of its own."""
-    # An interrupt is for the process that waits for them.
-    ignored = signal.SIGINT, signal.SIG_IGN
-    with ProcessPoolExecutor(
-        len(topics), get_context("spawn"), initializer=signal.signal, initargs=ignored
-    ) as pool:
-        return list(pool.map(read, [bootstrap] * len(topics), topics))
+    with ProcessPoolExecutor(len(topics), get_context("spawn")) as pool:
+        try:
+            return list(pool.map(_read_all_of, [bootstrap] * len(topics), topics))
+        except KeyboardInterrupt:
+            for process in active_children():
+                process.kill()
+            raise
+
+
+def _read_all_of(bootstrap: str, topic: str) -> TopicDigest:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that waits
+    try:
+        return read(bootstrap, topic)
+    except KafkaException as error:  # which no other process can be given
+        raise RuntimeError(f"{topic}: {error}") from None
 
 
 def read(bootstrap: str, topic: str) -> TopicDigest:

@@ -118,7 +118,7 @@ def test_ten_windows(user: Terminal, broker: Broker, topic: Callable[..., str]) 
         user.pipeline("typed", [name], decode={name: json_of(schema)})
         send(broker, name, *(each for _ in range(20)))
         (found,) = user.json("explain", "typed", "--sample", "20")["topics"].values()
-        schema = found["schema"] or schema
+        schema = (found["value"] or {"schema": schema})["schema"]
         user.pipeline("typed", [name], decode={name: json_of(schema)})
         (commit,) = user.json("run", "typed")["commits"]
         changed = {7: "value: delay: no BIGINT", 9: "value: id: no BIGINT"}.get(number)
@@ -317,12 +317,12 @@ def test_a_sample_against_the_schema(
     (found,) = user.json("explain", "typed", "--sample", "100")["topics"].values()
     assert found == {
         "records": 4, "unfit": {"value: id: no SMALLINT": 1, "value: at: no DATE": 1},
-        "schema": "id BIGINT, at DATE, new ARRAY<DOUBLE>",
+        "value": json_of("id BIGINT, at DATE, new ARRAY<DOUBLE>", prefix="")["value"],
     }  # fmt: skip
     assert "  1  value: id: no SMALLINT\n" in user.run("explain", "typed", "--sample", "9").stdout
     report = user.json("run", "typed")
     assert report["commits"][0]["undecodable"] == {name: found["unfit"]}
-    user.pipeline("typed", [name], decode={name: json_of(found["schema"])})
+    user.pipeline("typed", [name], decode={name: {"value": found["value"]}})
     send(broker, name, {"id": 40_000, "new": [1.5]})
     assert user.json("run", "typed")["commits"][0]["undecodable"] == {}
     assert sql("SELECT max(id), count(new) FROM typed") == [(40_000, 1)]
@@ -331,13 +331,14 @@ def test_a_sample_against_the_schema(
 def test_a_sample_is_bounded(
     user: Terminal, broker: Broker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By bytes, too: of large records it has fewer."""
+    """By bytes, too: of large records it has fewer, the newest."""
     name = topic()
     user.pipeline("typed", [name])
-    send(broker, name, *({"text": "x" * 700} for _ in range(5)))
+    send(broker, name, *({"text": "x" * 700} for _ in range(5)), {"n": 1, "text": "x" * 700})
     monkeypatch.setattr(proposal, "_BYTES", 1_000)
     (found,) = user.json("explain", "typed", "--sample", "100")["topics"].values()
-    assert found == {"records": 2, "unfit": {}, "schema": "text STRING"}
+    value = {"format": "json", "prefix": "", "schema": "n BIGINT, text STRING"}
+    assert found == {"records": 1, "unfit": {}, "value": value}, "the newest"
 
 
 def test_peek(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
@@ -400,6 +401,12 @@ def test_peek_at_columns(user: Terminal, broker: Broker, topic: Callable[..., st
         "  id     NULL", "  at     NULL", "  price  2.00", "  raw    NULL", "  tags   NULL",
         "  value: id: no INT", "",
     ]  # fmt: skip
+    for wrong, code, said in (
+        (("--decode", "--lake"), 2, "give --decode or --lake, not both"),
+        (("--lake", "--partition", "7"), 3, f"{name} has no partition 7; it has 0 to 1"),
+        (("--lake", "--topic", "nothing"), 2, "has no topic 'nothing'"),
+    ):
+        assert said in user.run("peek", "typed", *wrong, code=code).stderr
     user.pipeline("plain", [name])
     assert (
         f"`decode` says nothing of {name}" in user.run("peek", "plain", "--decode", code=2).stderr
@@ -423,3 +430,31 @@ def test_hard_names_and_old_times(
         [None, None, None, None, "9999-12-31 23:59:59.999999+00", "9999-12-31"],
     ]
     is_consistent(user, "typed", [name])
+    # Python has neither of these times.
+    send(broker, name, {"t": "9999-12-31T23:59:59-05:00", "d": "0000-01-01"})
+    (sampled,) = user.json("explain", "typed", "--sample", "9")["topics"].values()
+    assert (sampled["records"], sampled["unfit"]) == (3, {})
+    in_kafka = user.json("peek", "typed", "--decode")["records"]
+    assert {each["t"]: each["d"] for each in (row["columns"] for row in in_kafka)} == {
+        "0001-01-01 00:00:00+00:00": "0001-01-01", "10000-01-01 04:59:59+00": "0001-01-01 (BC)",
+        "9999-12-31 23:59:59.999999+00:00": "9999-12-31",
+    }  # fmt: skip
+    user.run("run", "typed")
+    assert user.json("peek", "typed", "--lake")["records"] == in_kafka
+
+
+@pytest.mark.parametrize("directory", ["my lake+\u00e9", "l'ake", "la\\ke"])
+def test_views_of_odd_places(
+    directory: str, user: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    user.url = str(user.home / directory)
+    user.pipeline("typed", [name])
+    send(broker, name, {"id": 1})
+    user.run("run", "typed")
+    with duckdb.connect() as db:
+        db.execute(user.run("view", "typed").stdout)
+        assert db.execute("SELECT count(*) FROM typed").fetchall() == [(1,)]
+    spark = spark_session.shared()
+    spark.sql(user.run("view", "typed", "--engine", "spark").stdout.strip().removesuffix(";"))
+    assert spark.table("typed").count() == 1

@@ -220,14 +220,14 @@ MUTANTS = (
     Mutant(
         "a sample is bounded by bytes",
         "ingest/proposal.py",
-        "if size >= _BYTES // len(chosen):",
-        "if False:",
+        "while size > _BYTES // len(ranges) and len(newest) > 1:",
+        "while False:",
         f"{_LAKE}::test_a_sample_is_bounded",
     ),
     Mutant(
         "rows of the lake from an offset on",
         "ingest/peek.py",
-        "conditions.append(f'\"offset\" >= {edge}')",
+        "chosen.append(f'\"offset\" >= {edge}')",
         "pass",
         f"{_LAKE}::test_peek_at_columns",
     ),

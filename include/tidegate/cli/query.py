@@ -136,6 +136,8 @@ def peek(
     from tidegate.ingest.peek import peek_in_lake
     from tidegate.orchestration.command_connections import kafka, spark
 
+    if decode and in_lake:
+        raise ConfigurationError("give --decode or --lake, not both: the lake has its columns")
     spec = files.load_ingest(pipeline)
     named = topic or spec.topic_named(topic)
     begin = absolute(start, zone)
@@ -151,10 +153,7 @@ def peek(
             most=most,
             decode_by=spark(spec) if decode else None,
         )
-    for each in found["records"]:
-        if "columns" in each:
-            each["columns"] = _plain(each["columns"])
-    answer(found, _print_records, as_json=as_json)
+    answer(_plain(found) if as_json else found, _print_records, as_json=as_json)
 
 
 def _print_records(found: Document) -> None:

@@ -101,9 +101,10 @@ def _print_sample(found: Document) -> None:
             say(f"  {n:,}  {reason}", "yellow")
         if not each["unfit"]:
             say("  all fit")
-        if each["schema"]:
+        if value := each["value"]:
             could = "columns that fit more" if each["unfit"] else "columns that could be declared"
-            say(f"  {could}: {each['schema']}")
+            prefix = f", prefix {value['prefix']}" if value["prefix"] else ""
+            say(f"  {could}: {value['schema']} ({value['format']}{prefix})")
     if not found["topics"]:
         note("no records")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,6 @@ from tidegate.pipelines.spec import Ingest
 
 FORMAT = 1
 _KINDS = ("CreateTime", "LogAppendTime")
-_ORDER = ("timestamp", "partition", '"offset"')
 _UNTYPED = {*columns.NAMES, *columns.FROM_THE_LEDGER, "window_date", UNDECODABLE}
 
 
@@ -54,8 +53,7 @@ def peek(
             near = cluster.nearest([topic])
             raise UnknownTopic(f"{kafka.cluster} has no topic {topic!r}{near}", topics=[topic])
         if partition is not None and partition not in known:
-            listed = f"0 to {max(known)}" if known else "none"
-            raise WindowRefused(f"{topic} has no partition {partition}; it has {listed}")
+            raise _no_partition(topic, partition, known)
         marks = {p: m for p, m in known.items() if partition in (None, p)}
         starts = _starts(cluster, topic, marks, start, most)
     found: list[tuple[int, Record]] = []
@@ -68,9 +66,11 @@ def peek(
     forms = [_form(p, record) for p, record in chosen]
     if decode_by and how and chosen:
         given = {topic: [(record.key, record.value) for _, record in chosen]}
-        rows = decoded(given, {topic: how}, decode_by)[topic]
-        for form, row in zip(forms, rows, strict=True):
-            form.update(row._asdict())
+        rows = decoded(given, {topic: how}, decode_by, spec.spark.settings)[topic]
+        from tidegate.lake.dataset import query
+
+        for form, row in zip(forms, _rows(*query({"decoded": rows}, "FROM decoded")), strict=True):
+            form.update(_typed(row))
     return _document(spec, topic, forms)
 
 
@@ -84,34 +84,58 @@ def peek_in_lake(
 ) -> dict[str, Any]:
     """Return at most so many records of a topic in the lake, as `peek` with `decode_by` does.
 
-    ConfigurationError for a topic that the lake does not have, and without the package `duckdb`.
+    Of a topic that was made anew, only those of the new one. ConfigurationError for a topic that
+    the lake does not have, WindowRefused as `peek`. Needs the package `duckdb`.
     """
     from tidegate.lake import dataset, ledger  # PyArrow takes a while
     from tidegate.lake.store import open_store
 
     store = open_store(spec.lake, spec.name)
-    lake = dataset.Lake(spec.name, store, ledger.existing(store, spec.name), topic)
-    edge = None if start is None else _edge(topic, start)
-    conditions = ["true"] if partition is None else [f"partition = {partition}"]
+    fold = ledger.existing(store, spec.name)
+    lake = dataset.Lake(spec.name, store, fold, topic)
+    topic_id, known = fold.topic_ids[topic], fold.cursors(topic)
+    if partition is not None and partition not in known:
+        raise _no_partition(topic, partition, known)
+    chosen = [f"topic_id = '{topic_id}'"]
+    if partition is not None:
+        chosen.append(f"partition = {partition}")
+    edge, end = (None, "DESC") if start is None else (_edge(topic, start), "ASC")
     match edge:
         case datetime():
-            conditions.append(f"epoch_ms(timestamp) >= {milliseconds(edge)}")
+            chosen.append(f"timestamp >= TIMESTAMPTZ '{edge.isoformat()}'")
         case int():
-            conditions.append(f'"offset" >= {edge}')
+            chosen.append(f'"offset" >= {edge}')
         case Mapping():
             either = (f'partition = {p} AND "offset" >= {offset}' for p, offset in edge.items())
-            conditions.append(f"({' OR '.join(either) or 'false'})")
-    order = ", ".join(f"{each} {'DESC' if edge is None else ''}" for each in _ORDER)
-    names, rows = lake.query(
-        "SELECT * REPLACE (epoch_ms(timestamp) AS timestamp) FROM lake "
-        f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {most}"
+            chosen.append(f"({' OR '.join(either) or 'false'})")
+    # As of a topic: so many of each partition, and of these the first or the last. Their places
+    # first, so that the values of others are not read.
+    _, places = lake.query(
+        f'SELECT partition, "offset" FROM lake WHERE {" AND ".join(chosen)} '
+        f'QUALIFY row_number() OVER (PARTITION BY partition ORDER BY "offset" {end}) <= {most} '
+        f'ORDER BY timestamp {end}, partition {end}, "offset" {end} LIMIT {most}'
     )
-    found = [_form_of_row(dict(zip(names, row, strict=True))) for row in rows]
-    return _document(spec, topic, found if edge is not None else found[::-1])
+    if not places:
+        return _document(spec, topic, [])
+    listed = ", ".join(str(offset) for _, offset in places)
+    rows = _rows(
+        *lake.query(
+            "SELECT * REPLACE (epoch_ms(timestamp) AS timestamp) FROM lake "
+            f'WHERE {chosen[0]} AND "offset" IN ({listed})'
+        )
+    )
+    found = {(row["partition"], row["offset"]): row for row in rows}
+    forms = [_form_of_row(found[place]) for place in places]
+    return _document(spec, topic, forms if end == "ASC" else forms[::-1])
 
 
 def _document(spec: Ingest, topic: str, records: list[dict[str, Any]]) -> dict[str, Any]:
     return {"format": FORMAT, "pipeline": spec.name, "topic": topic, "records": records}
+
+
+def _no_partition(topic: str, partition: int, known: Collection[int]) -> WindowRefused:
+    listed = f"0 to {max(known)}" if known else "none"
+    return WindowRefused(f"{topic} has no partition {partition}; it has {listed}")
 
 
 def _edge(topic: str, start: str) -> Edge:
@@ -141,17 +165,22 @@ def _starts(
     }
 
 
-def _form_of_row(row: dict[str, Any]) -> dict[str, Any]:
+def _rows(names: list[str], rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _form_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the lake as a record, with its typed columns if it has any."""
     headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
     record = Record(
         row["offset"], row["key"], row["value"], row["timestamp"], row["timestampType"], headers
     )
-    form = _form(row["partition"], record)
-    if UNDECODABLE in row:
-        form["columns"] = {name: row[name] for name in row if name not in _UNTYPED}
-        form["undecodable"] = row[UNDECODABLE]
-    return form
+    return _form(row["partition"], record) | (_typed(row) if UNDECODABLE in row else {})
+
+
+def _typed(row: Mapping[str, Any]) -> dict[str, Any]:
+    columns = {name: value for name, value in row.items() if name not in _UNTYPED}
+    return {"columns": columns, "undecodable": row[UNDECODABLE]}
 
 
 def _form(partition: int, record: Record) -> dict[str, Any]:

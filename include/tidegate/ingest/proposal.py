@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import reading
 from tidegate.core import sampled_columns, schema
-from tidegate.core.decoding import Decoder, Decoding, of_topic
+from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding, of_topic
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.decoding import KeyAndValue, decoded
@@ -22,7 +22,8 @@ from tidegate.runs.topics import resolved
 RECORDS = 100
 """At most so many records of a topic are sampled."""
 _PARTITIONS = 32  # of a topic, those with the most records
-_BYTES = 16 * 2**20  # of a topic
+_BYTES = 64 * 2**20  # of all topics
+_NO = ("no", "beyond")
 _PREFIX = "value_"
 
 
@@ -45,35 +46,48 @@ def fit(
     """Return, by topic with records, what of a sample does not fit the declared columns.
 
     `records` were sampled; `unfit` counts the reasons, as `_undecodable` has them: Spark decodes
-    the sample. `schema` are columns of values that fit more, as DDL; null if the declared ones do,
-    and for values that are not JSON. Raises the errors of a broker, and those of
-    `tidegate.launch.decoding`.
+    the sample. `value` is how values can be decoded so that more of them fit; null if that is
+    declared, or not known. Raises the errors of a broker, and those of `tidegate.launch.decoding`.
     """
     sampled = _sampled(spec, kafka, resolved(spec, kafka, Fold()).topics, most)
     declared = {topic: how for topic in sampled if (how := of_topic(spec.decoding, topic))}
-    rows = decoded({topic: sampled[topic] for topic in declared}, declared, spark)
+    given = {topic: sampled[topic] for topic in declared}
+    rows = decoded(given, declared, spark, spec.spark.settings)
     found = {}
     for topic, records in sampled.items():
-        faults = Counter(row.undecodable for row in rows.get(topic, ()) if row.undecodable)
+        texts = rows[topic][UNDECODABLE].to_pylist() if topic in rows else []
+        faults = Counter(text for text in texts if text is not None)
+        better = better_than(declared.get(topic, Decoding()), _values(records), faults)
         found[topic] = {
             "records": len(records),
             "unfit": dict(faults.most_common()),
-            "schema": _better(declared.get(topic), _values(records), faults),
+            "value": better.to_json() if better else None,
         }
     return found
 
 
-def _better(declared: Decoding | None, values: list[bytes], faults: Iterable[str]) -> str | None:
-    """Return columns that fit more of the values than the declared ones, as DDL, or None."""
-    if declared is None or declared.value is None:
-        proposal = decoder(values)
-        return proposal.schema if proposal else None
+def better_than(declared: Decoding, values: list[bytes], faults: Iterable[str]) -> Decoder | None:
+    """Return what decodes more of the values than the declared decoder does, or None."""
+    if declared.value is None:
+        return decoder(values)
     if declared.value.format != "json":
         return None
-    fields, text = declared.value.fields, "\n".join(faults)
-    unfit = {name for name, _ in fields if re.search(rf"[:,] {re.escape(name)}[.:]", text)}
-    extended = sampled_columns.extended(values, fields, unfit)
-    return schema.ddl(extended) if extended != fields else None
+    fields = declared.value.fields
+    wrong = [text.partition("; key: ")[0] for text in faults if text.startswith("value: ")]
+    unfit = {
+        name
+        for name, kind in fields
+        if any(f"{each}, ".count(f" {name}: {no} {kind}, ") for each in wrong for no in _NO)
+    }
+    for extended in (
+        sampled_columns.extended(values, fields, unfit),
+        # Names that the lake has, or the key: only what is declared can be wider.
+        sampled_columns.extended(values, fields, unfit)[: len(fields)],
+    ):
+        better = replace(declared.value, schema=schema.ddl(extended))
+        if not replace(declared, value=better).complaints():
+            return better if extended != fields else None
+    return None
 
 
 def _sampled(
@@ -81,24 +95,32 @@ def _sampled(
 ) -> dict[str, list[KeyAndValue]]:
     """Return the keys and values of at most about so many of the newest records of each topic.
 
-    Of a partition it stops at the record that makes them too large.
+    Of large records there are fewer: those of a partition, but the newest one, have their share of
+    the bytes of all.
     """
     found: dict[str, list[KeyAndValue]] = {}
-    marks = survey(kafka, topics, spec.isolation).watermarks
+    ranges = []
+    for topic, partitions in survey(kafka, topics, spec.isolation).watermarks.items():
+        full = sorted(partitions.items(), key=lambda each: each[1].start - each[1].end)
+        chosen = sorted((p, m) for p, m in full[:_PARTITIONS] if m.start < m.end)
+        for p, m in chosen:
+            start = max(m.start, m.end - -(-most // len(chosen)))
+            ranges.append(OffsetRange(topic, p, start, m.end))
     with reading(kafka) as records:
-        for topic, partitions in marks.items():
-            full = sorted(partitions.items(), key=lambda each: each[1].start - each[1].end)
-            chosen = [(p, m) for p, m in full[:_PARTITIONS] if m.start < m.end]
-            share = -(-most // max(1, len(chosen)))
-            for p, m in sorted(chosen):
-                r = OffsetRange(topic, p, max(m.start, m.end - share), m.end)
-                size = 0
-                for record in records(r, spec.isolation):
-                    found.setdefault(topic, []).append((record.key, record.value))
-                    size += len(record.key or b"") + len(record.value or b"")
-                    if size >= _BYTES // len(chosen):
-                        break
+        for r in ranges:
+            newest, size = deque[KeyAndValue](), 0
+            for record in records(r, spec.isolation):
+                newest.append((record.key, record.value))
+                size += _size(newest[-1])
+                while size > _BYTES // len(ranges) and len(newest) > 1:
+                    size -= _size(newest.popleft())
+            if newest:
+                found.setdefault(r.topic, []).extend(newest)
     return found
+
+
+def _size(record: KeyAndValue) -> int:
+    return sum(len(each) for each in record if each is not None)
 
 
 def _values(records: Iterable[KeyAndValue]) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -113,7 +114,10 @@ class Lake:
                 f"the lake of {self.name!r} has files by {found}: no engine reads these by a glob; "
                 "use `tidegate sql` or open_lake(), or replay what is in old directories"
             )
-        place = f"{self._store.url}/{layout.DATA}".removeprefix("file://")
+        is_local = isinstance(self._store, LocalStore)
+        native = is_local or engine == "spark"  # which has S3 by another scheme
+        root = (self._store.native if native else self._store.uri)(layout.DATA)
+        place = root.rstrip("/") + "/"
         by = (*levels, parquet_settings.DEFAULT)[0]
         return views.of(engine, views.Directory(self.name, place, self._fields, by))
 
@@ -123,14 +127,7 @@ class Lake:
         By default a new connection to a database in memory; with a `connection`, that one, so that
         several lakes can be joined. ConfigurationError without the package `duckdb`.
         """
-        try:
-            import duckdb
-        except ModuleNotFoundError:
-            raise ConfigurationError(
-                "DuckDB is not installed: pip install 'tidegate[duckdb]'"
-            ) from None
-
-        connection = duckdb.connect() if connection is None else connection
+        connection = _duckdb() if connection is None else connection
         connection.register(self.name, self.dataset())
         return connection
 
@@ -140,21 +137,46 @@ class Lake:
         The view of the dataset is named as the pipeline, and `lake`. ConfigurationError for what
         DuckDB refuses, and without the package `duckdb`.
         """
-        connection = self.duckdb(None)
+        named = f'\nthe lake is the view lake, or "{self.name}"'
+        view = self.dataset()
+        return query({self.name: view, "lake": view}, sql, hint=named)
+
+
+def query(
+    views: Mapping[str, Any], sql: str, *, hint: str = ""
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the names of the columns and the rows of SQL of DuckDB over datasets or tables.
+
+    Times are in UTC; those that Python has not, before the year 1 or after 9999, are text.
+    ConfigurationError for what DuckDB refuses, with `hint` if a name is unknown, and without the
+    package `duckdb`.
+    """
+    with _duckdb() as connection:
         import duckdb
 
-        with connection:
-            connection.register("lake", self.dataset())
-            # Neither files nor variables of this process can be read, and no file be written.
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET python_enable_replacements = false")
-            try:
-                result = connection.execute(sql)
-                return [each[0] for each in result.description or ()], result.fetchall()
-            except duckdb.Error as error:
-                named = f'\nthe lake is the view lake, or "{self.name}"'
-                hint = named if isinstance(error, duckdb.CatalogException) else ""
-                raise ConfigurationError(f"{error}{hint}") from None
+        for name, view in views.items():
+            connection.register(name, view)
+        connection.execute("SET TimeZone = 'UTC'")
+        # Neither files nor variables of this process can be read, and no file be written.
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET python_enable_replacements = false")
+        try:
+            result = connection.execute(sql)
+            return [each[0] for each in result.description or ()], result.fetchall()
+        except duckdb.Error as error:
+            said = hint if isinstance(error, duckdb.CatalogException) else ""
+            raise ConfigurationError(f"{error}{said}") from None
+
+
+def _duckdb() -> Any:
+    """Return a new connection; ConfigurationError without the package `duckdb`."""
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "DuckDB is not installed: pip install 'tidegate[duckdb]'"
+        ) from None
+    return duckdb.connect()
 
 
 def _refuse_deleted(store: Store, paths: list[str]) -> None:

@@ -47,7 +47,7 @@ def _duckdb(lake: Directory) -> str:
 
 def _spark(lake: Directory) -> str:
     named = ",\n  ".join(map(str, lake.fields))
-    place = lake.place.replace("'", "\\'")
+    place = lake.place.replace("\\", "\\\\").replace("'", "\\'")
     return (
         f"CREATE OR REPLACE TEMPORARY VIEW {schema.quoted(lake.name)} (\n  {named},\n"
         f"  {', '.join(map(str, lake.partitions))}\n) USING parquet OPTIONS (path '{place}');"

@@ -106,12 +106,14 @@ def sending_submission(
     return _with_kerberos(_with_kafka(given, kafka, spark))
 
 
-def decoding_submission(job_file: Path, spark: SparkConnection) -> Submission:
+def decoding_submission(
+    job_file: Path, conf: Mapping[str, str], spark: SparkConnection
+) -> Submission:
     """Return the application that decodes samples, for a local master, by a connection's Spark."""
     if spark.is_cluster:  # its Python is that of the nodes
         spark = replace(spark, deploy_mode="client", python=None)
-    args = (str(job_file),)
-    return of_job("decode.py", args, _INTERPRETED, 0, name="tidegate sample", spark=spark)
+    own = {**_INTERPRETED, **spark.conf, **conf}
+    return of_job("decode.py", (str(job_file),), own, 0, name="tidegate sample", spark=spark)
 
 
 def _with_kerberos(given: Submission) -> Submission:

@@ -10,6 +10,7 @@ from tidegate.spark import session
 from tidegate.spark.decode_job import DecodeJob, Sample
 from tidegate.spark.decoding import decoded
 from tidegate.spark.failures import report_failure
+from tidegate.spark.hadoop_files import located
 from tidegate.spark.received_job import received
 
 
@@ -36,4 +37,4 @@ def _write(spark: SparkSession, sample: Sample) -> None:
     both = (F.unhex(name).alias(name) for name in ("key", "value"))
     rows = decoded(given.select("offset", *both), sample.decoding)
     columns = (schema.quoted(field.name) for field in sample.decoding.columns)
-    rows.select("offset", *columns).write.parquet(sample.directory)
+    rows.select("offset", *columns).write.parquet(located(sample.directory))

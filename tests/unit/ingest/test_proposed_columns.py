@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tidegate.core import sampled_columns, schema
-from tidegate.core.decoding import Decoder
-from tidegate.ingest.proposal import decoder
+from tidegate.core.decoding import Decoder, Decoding
+from tidegate.ingest.proposal import better_than, decoder
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,37 @@ def test_columns(rows: list[Any], columns: str) -> None:
 )
 def test_decoders(values: list[bytes], proposed: Decoder | None) -> None:
     assert decoder(values) == proposed
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "fault", "better"),
+    [
+        ("id INT", {"id": 1}, "", None),
+        ("id INT", {"id": 2**40}, "value: id: no INT", "id BIGINT"),
+        ("id INT, n INT", {"id": 1, "n": 2**40}, "value: id: no INT, n: no INT",
+         "id BIGINT, n BIGINT"),
+        ("id FLOAT", {"id": 0.5}, "value: id: beyond FLOAT", "id DOUBLE"),
+        ("id INT", {"id": 1}, "key: id: no INT", None),
+        ("id INT", {"id": 1}, "value: no JSON; key: id: no INT", None),
+        ("a INT, `a.b` INT", {"a": 1, "a.b": 2**40}, "value: a.b: no INT", "a INT, `a.b` BIGINT"),
+        ("floor INT, gate STRUCT<name: STRING, floor: INT>", {"floor": 1},
+         "value: gate: no STRUCT<name: STRING, floor: INT>", None),
+        ("id INT", {"id": 1, "new": "x"}, "", "id INT, new STRING"),
+        ("id INT", {"id": 2**40, "timestamp": 5}, "value: id: no INT", "id BIGINT"),
+        ("id INT", {"id": 1, "Topic": 5}, "", None),
+        ("id INT", {"id": 1, "of_key": 5}, "", None),
+    ],
+)  # fmt: skip
+def test_better_columns(declared: str, value: Any, fault: str, better: str | None) -> None:
+    """What does not fit is wider, no other column is; what the lake has is not proposed."""
+    decoding = Decoding(Decoder("json", declared), Decoder("string", "of_key STRING"))
+    found = better_than(decoding, [json.dumps(value).encode()], [fault])
+    assert found == (Decoder("json", better) if better else None)
+
+
+def test_another_format() -> None:
+    """Text is proposed as text, names that the lake has with a prefix; Avro stays as it is."""
+    assert better_than(Decoding(), [b"a,b"], []) == Decoder("string", "text STRING")
+    named = better_than(Decoding(), [b'{"offset": 1}'], [])
+    assert named == Decoder("json", "offset BIGINT", "value_")
+    assert better_than(Decoding(Decoder("csv", "a INT")), [b"x"], ["value: a: no INT"]) is None
