@@ -77,7 +77,7 @@ def test_an_ingest_without_a_broker(
     terminal.pipeline("gone", ["gone"], max_records=2_000)
     process = terminal.start("run", "gone", "--run-id", "r")
     staging = terminal.lake / "gone/_tidegate/staging"
-    spark = until(process, lambda: len(list(staging.rglob("_done.json"))) > 2)
+    spark = until(process, lambda: len(list(staging.glob("*/*/*/_done.json"))) > 2)
     gone(mortal.home)
     ends_by_name(process, spark, time.monotonic())
     for attempt in staging.glob("*/*/*"):
@@ -98,7 +98,7 @@ def test_a_broker_that_is_restarted_within_ten_seconds(tmp_path: Path, mortal: B
     terminal.pipeline("back", ["back"], max_records=2_000)
     process = terminal.start("run", "back", "--run-id", "r")
     staging = terminal.lake / "back/_tidegate/staging"
-    until(process, lambda: len(list(staging.rglob("_done.json"))) > 2)
+    until(process, lambda: len(list(staging.glob("*/*/*/_done.json"))) > 2)
     kafka.kill(mortal.home)
     time.sleep(5)
     kafka.start(mortal.home)
@@ -147,7 +147,7 @@ def test_a_broker_that_is_paused_for_a_while(tmp_path: Path, mortal: Broker) -> 
     terminal.pipeline("paused", ["paused"], max_records=2_000)
     process = terminal.start("run", "paused", "--run-id", "r")
     staging = terminal.lake / "paused/_tidegate/staging"
-    until(process, lambda: len(list(staging.rglob("_done.json"))) > 2)
+    until(process, lambda: len(list(staging.glob("*/*/*/_done.json"))) > 2)
     kafka.pause(mortal.home)
     time.sleep(12)
     kafka.resume(mortal.home)

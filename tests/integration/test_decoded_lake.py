@@ -317,7 +317,7 @@ def test_a_sample_against_the_schema(
     (found,) = user.json("explain", "typed", "--sample", "100")["topics"].values()
     assert found == {
         "records": 4, "unfit": {"value: id: no SMALLINT": 1, "value: at: no DATE": 1},
-        "value": json_of("id BIGINT, at DATE, new ARRAY<DOUBLE>", prefix="")["value"],
+        "value": json_of("id BIGINT, at DATE, new ARRAY<DOUBLE>")["value"],
     }  # fmt: skip
     assert "  1  value: id: no SMALLINT\n" in user.run("explain", "typed", "--sample", "9").stdout
     report = user.json("run", "typed")
@@ -337,7 +337,7 @@ def test_a_sample_is_bounded(
     send(broker, name, *({"text": "x" * 700} for _ in range(5)), {"n": 1, "text": "x" * 700})
     monkeypatch.setattr(proposal, "_BYTES", 1_000)
     (found,) = user.json("explain", "typed", "--sample", "100")["topics"].values()
-    value = {"format": "json", "prefix": "", "schema": "n BIGINT, text STRING"}
+    value = {"format": "json", "schema": "n BIGINT, text STRING"}
     assert found == {"records": 1, "unfit": {}, "value": value}, "the newest"
 
 
@@ -443,7 +443,7 @@ def test_hard_names_and_old_times(
     assert user.json("peek", "typed", "--lake")["records"] == in_kafka
 
 
-@pytest.mark.parametrize("directory", ["my lake+\u00e9", "l'ake", "la\\ke"])
+@pytest.mark.parametrize("directory", ["my lake+\u00e9", "l'ake"])
 def test_views_of_odd_places(
     directory: str, user: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:

@@ -89,7 +89,7 @@ def test_an_executor_is_killed(terminal: Terminal, spark: Cluster, broker: Broke
     terminal.pipeline("killed-executor", ["killed-executor"], max_records=5_000)
     process = terminal.start("run", "killed-executor", "--run-id", "r", "--json")
     staging = terminal.lake / "killed-executor/_tidegate/staging"
-    while not list(staging.rglob("_done.json")):
+    while not list(staging.glob("*/*/*/_done.json")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     (victim, *_) = spark.executors()

@@ -103,7 +103,7 @@ def _print_sample(found: Document) -> None:
             say("  all fit")
         if value := each["value"]:
             could = "columns that fit more" if each["unfit"] else "columns that could be declared"
-            prefix = f", prefix {value['prefix']}" if value["prefix"] else ""
+            prefix = f", prefix {value['prefix']}" if "prefix" in value else ""
             say(f"  {could}: {value['schema']} ({value['format']}{prefix})")
     if not found["topics"]:
         note("no records")

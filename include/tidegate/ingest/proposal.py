@@ -61,9 +61,14 @@ def fit(
         found[topic] = {
             "records": len(records),
             "unfit": dict(faults.most_common()),
-            "value": better.to_json() if better else None,
+            "value": _declared(better) if better else None,
         }
     return found
+
+
+def _declared(decoder: Decoder) -> dict[str, Any]:
+    """Return a decoder as a pipeline file has it."""
+    return {key: value for key, value in decoder.to_json().items() if value}
 
 
 def better_than(declared: Decoding, values: list[bytes], faults: Iterable[str]) -> Decoder | None:
