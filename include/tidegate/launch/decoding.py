@@ -53,7 +53,7 @@ def decoded(
         DecodeJob(tuple(samples.values())).write(job)
         logger.info("Spark decodes a sample")
         with terminal_if_refused(LocalAnswers(Path(private)).read):
-            submit(decoding_submission(job, conf, spark), master="local[1]", log=logger.warning)
+            submit(decoding_submission(job, conf, spark), master="local[1]", log=logger.debug)
         return {
             topic: parquet.read_table(sample.directory).sort_by("offset").drop_columns("offset")
             for topic, sample in samples.items()
