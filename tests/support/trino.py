@@ -45,7 +45,7 @@ def server(home: Path, s3: Server, bucket: str) -> Iterator[Query]:
         try:
             _await(process, home / "log", port)
             session: dict[str, str] = {}
-            yield lambda sql: _answer(port, sql, session)
+            yield lambda sql: _answered(port, sql, session)
         finally:
             process.kill()
 
@@ -92,6 +92,18 @@ def _await(process: subprocess.Popen[bytes], log: Path, port: int) -> None:
         assert process.poll() is None, said
         assert time.monotonic() < deadline, said
         time.sleep(0.5)
+
+
+def _answered(port: int, sql: str, session: dict[str, str]) -> list[list[Any]]:
+    """Run a statement; a catalog learns of its nodes a while after the server has started."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return _answer(port, sql, session)
+        except AssertionError as error:
+            if "No nodes available" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
 
 
 def _answer(port: int, sql: str, session: dict[str, str]) -> list[list[Any]]:
