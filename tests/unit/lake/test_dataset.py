@@ -1,6 +1,8 @@
 """A lake as a dataset: columns of files that Spark writes, filters that skip files, S3."""
 
 import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -123,3 +125,17 @@ def test_no_reader_hides_a_file(tmp_path: Path, topic: str) -> None:
     assert list(committing.publish_sealed(store, ledger, plan, run="run")) == [0]
     found = pyarrow.dataset.dataset(str(store.root / "data"), format="parquet")
     assert found.count_rows() == 10
+
+
+def test_times_are_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the zone of the machine."""
+    at = datetime(2026, 3, 14, 6, tzinfo=UTC)
+    table = pa.table({"at": pa.array([at], pa.timestamp("us", "UTC"))})
+    try:
+        with monkeypatch.context() as patched:
+            patched.setenv("TZ", "Europe/Berlin")
+            time.tzset()
+            ((found,),) = dataset.query({"t": table}, "FROM t")[1]
+    finally:
+        time.tzset()
+    assert str(found) == "2026-03-14 06:00:00+00:00"

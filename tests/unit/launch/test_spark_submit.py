@@ -29,9 +29,15 @@ from tidegate.errors import (
 from tidegate.launch import cds_archive, jars
 from tidegate.launch import spark_submit as module
 from tidegate.launch.masters import for_master
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_output import failure_line
 from tidegate.launch.spark_submit import ensure_archive, submit, terminal_if_refused
-from tidegate.launch.submission import Submission, sending_submission, submission
+from tidegate.launch.submission import (
+    Submission,
+    decoding_submission,
+    sending_submission,
+    submission,
+)
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.hadoop_files import WITHOUT_SHELL
 from tidegate.spark.ingest_job import Chunk, IngestJob
@@ -60,6 +66,19 @@ def test_a_pipelines_conf_wins_except_over_correctness() -> None:
     assert conf["spark.ui.enabled"] == "true"
     assert conf["spark.executor.cores"] == "3"
     assert conf["spark.submit.deployMode"] == "client"
+
+
+def test_a_sample_has_the_settings_of_a_run() -> None:
+    """A connection's and, above them, a pipeline's; in cluster mode on this machine's Python."""
+    connection = SparkConnection(
+        "c", "yarn", {"spark.sql.ansi.enabled": "false", "spark.driver.memory": "6g"},
+        python="/of/the/nodes", deploy_mode="cluster",
+    )  # fmt: skip
+    made = decoding_submission(Path("job"), {"spark.sql.ansi.enabled": "true"}, connection)
+    assert made.conf["spark.sql.ansi.enabled"] == "true"
+    assert made.conf["spark.driver.memory"] == "6g"
+    assert made.conf["spark.submit.deployMode"] == "client"
+    assert made.env["PYSPARK_PYTHON"] == sys.executable
 
 
 def test_a_redaction_pattern_adds_to_what_hides_the_login() -> None:
