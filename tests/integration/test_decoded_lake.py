@@ -413,6 +413,26 @@ def test_peek_at_columns(user: Terminal, broker: Broker, topic: Callable[..., st
     )
 
 
+def test_the_lake_shows_the_records_that_kafka_does(
+    user: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """Also where timestamps fall, and one is far in the future."""
+    name = topic(partitions=2)
+    user.pipeline("typed", [name])
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for n in range(12):
+        ms = 1_700_000_000_000 - n * 1_000 if n else 4_100_000_000_000
+        producer.produce(name, b"%d" % n, b"k", n % 2, timestamp=ms)
+    assert producer.flush(30) == 0
+    user.run("run", "typed")
+    for chosen in (
+        (), ("-n", "1"), ("-n", "3"), ("--start", "2", "-n", "1"), ("--start", "2", "-n", "3"),
+        ("--start", "4", "--partition", "1"), ("--partition", "0", "-n", "2"),
+    ):  # fmt: skip
+        in_kafka = user.json("peek", "typed", *chosen)
+        assert user.json("peek", "typed", "--lake", *chosen) == in_kafka, chosen
+
+
 def test_hard_names_and_old_times(
     user: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
