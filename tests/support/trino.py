@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import tarfile
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -16,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from support import matrix
+from tidegate.launch import jars
 from tidegate_local.ports import free_port
 from tidegate_local.s3 import Server
 
 VERSION = "476"
-_URL = "https://repo1.maven.org/maven2/io/trino/trino-server/{0}/trino-server-{0}.tar.gz"
 _SHA256 = "cfd5accde17e8ebd251eeeb78aed1f490e77bb3a164d95a0f454bf8a7c1cbd3f"
 _PATIENCE = 180.0
 
@@ -53,14 +54,33 @@ def server(home: Path, s3: Server, bucket: str) -> Iterator[Query]:
 def _distribution() -> Path:
     home = matrix.cache_dir() / f"trino-server-{VERSION}"
     if not home.is_dir():
-        archive = home.with_suffix(".tar.gz")
-        urllib.request.urlretrieve(_URL.format(VERSION), archive)
-        with archive.open("rb") as file:
-            assert hashlib.file_digest(file, "sha256").hexdigest() == _SHA256
-        with tarfile.open(archive) as tar:
-            tar.extractall(home.parent, filter="data")
-        archive.unlink()
+        with tempfile.TemporaryDirectory(dir=home.parent) as temporary:
+            archive = _fetched(Path(temporary))
+            with archive.open("rb") as file:
+                assert hashlib.file_digest(file, "sha256").hexdigest() == _SHA256
+            with tarfile.open(archive) as tar:
+                tar.extractall(temporary, filter="data")
+            (Path(temporary) / home.name).rename(home)
     return home
+
+
+def _fetched(into: Path) -> Path:
+    """Fetch the archive by PySpark's Ivy, as jars are; no lock can name what is no jar."""
+    settings, module = into / "settings.xml", into / "ivy.xml"
+    settings.write_text(jars._IVY_SETTINGS)
+    module.write_text(
+        '<ivy-module version="2.0"><info organisation="tests" module="trino"/>'
+        '<configurations><conf name="it"/></configurations><dependencies>'
+        f'<dependency org="io.trino" name="trino-server" rev="{VERSION}" conf="it->default" '
+        'transitive="false"><artifact name="trino-server" type="tar.gz" ext="tar.gz"/>'
+        "</dependency></dependencies></ivy-module>"
+    )
+    command = [jars.java(), "-jar", jars._ivy_jar(None), "-settings", settings, "-ivy", module]
+    command += ["-confs", "it", "-cache", into / "cache"]
+    command += ["-retrieve", into / "[artifact].[ext]"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return into / "trino-server.tar.gz"
 
 
 def _configure(home: Path, s3: Server, bucket: str, port: int) -> None:
