@@ -60,7 +60,7 @@ def by_key(form: Form, topic_ids: Form) -> dict[Key, Any]:
 
 
 def of_rows(transform: str, values: Any) -> set[str]:
-    """Return the directories of the values of a column, but for years that no Python date has."""
+    """Return the directories of the values of a column."""
     found, is_date = set[str](), pa.types.is_date(values.type)
     if not pa.types.is_null(values.type) and (is_date or transform != "identity"):
         values = values.cast(pa.int32() if is_date else pa.int64())
@@ -76,6 +76,8 @@ def of_rows(transform: str, values: Any) -> set[str]:
             if 0 < (n := day + date(1970, 1, 1).toordinal()) <= date.max.toordinal():
                 parts = f"{date.fromordinal(n)}-{rest // 3_600_000_000:02d}"
                 found.add(parts[: {"month": 7, "hour": 13}.get(transform, 10)])
+            else:  # a year that readers may not know
+                found.add("__HIVE_DEFAULT_PARTITION__")
     return found
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 import tidegate
 from support import spark_session
-from support.checked_lake import has_its_format, is_consistent
+from support.checked_lake import is_consistent
 from support.cli_user import Terminal
 from tidegate.ingest import proposal
 from tidegate_local.kafka import Broker
@@ -220,39 +220,6 @@ def test_one_in_a_hundred_is_poison(
     )
     assert by_glob.fetchall() == [(99_000,)]
     is_consistent(user, "typed", [name])
-
-
-def test_bytes_of_what_does_not_fit_alone(
-    user: Terminal, broker: Broker, topic: Callable[..., str]
-) -> None:
-    """`raw: undecodable`: the rest is compared with Kafka; what cannot be sent back is refused,
-    also if a replay has taken the bytes after an egress was planned.
-    """
-    name, target = topic(), topic()
-    user.pipeline("typed", [name], decode={name: json_of("id INT")})
-    send(broker, name, {"id": 1}, b"poison", None)
-    user.run("run", "typed")
-    user.egress("out", source={"lake": "typed"}, target={"topic": target})
-    user.run("run", "out", "--run-id", "one", code=86, TIDEGATE_FAULT="plan.frozen:exit")
-    user.pipeline("typed", [name], decode={name: {**json_of("id INT"), "raw": "undecodable"}})
-    start, end = (json.dumps({name: {"0": n}}) for n in (0, 3))
-    user.run("replay", "typed", "--start", start, "--end", end, "--replay-id", "r")
-    query = 'SELECT id, decode(value), decode(key) FROM typed ORDER BY "offset"'
-    assert sql(query) == [(1, None, "k"), (None, "poison", "k"), (None, None, "k")]
-    window = ("--partitions", "0", "--start", "0", "--end", "3", "--replay-id", "x")
-    for command in (
-        ("run", "out", "--run-id", "one"),
-        ("explain", "out"),
-        ("replay", "out", *window),
-    ):
-        refused = user.run(*command, code=2)
-        assert f"does not have the bytes of {name}" in refused.stderr
-    user.run("verify", "typed", "--against-kafka")
-    has_its_format(user.lake / "typed")
-    user.pipeline("typed", [name], decode={name: json_of("id INT")})
-    user.run("replay", "typed", "--start", start, "--end", end, "--replay-id", "s")
-    is_consistent(user, "typed", [name])
-    assert user.json("run", "out", "--run-id", "one")["rows"] == 3, "the bytes are back"
 
 
 def test_sql(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:

@@ -78,8 +78,8 @@ MUTANTS = (
         "tests/unit/spark/test_source_rows.py::test_what_changes_rows_is_set_and_refused",
     ),
     Mutant(
-        "what changes rows is set in the session of an egress",
-        "spark/source_rows.py",
+        "what values depend on is set in each session",
+        "spark/session.py",
         "            spark.conf.set(own, value)\n",
         "            pass\n",
         "tests/unit/spark/test_source_rows.py::test_what_changes_rows_is_set_and_refused",

@@ -30,7 +30,7 @@ def values(
 
 def test_times(spark: SparkSession) -> None:
     """Of the years 0001 to 9999, before the epoch too; the microsecond before a new day is of the
-    old one. Null, and years that have more digits, have directories.
+    old one. Null has a directory of its own, and so have years that readers may not know.
     """
     chosen = random.Random(7)
     first = (date.min - EPOCH).days * DAY
@@ -49,11 +49,7 @@ def test_times(spark: SparkSession) -> None:
     strange = values(
         spark, [None, last + 1, first - 1], "BIGINT", *FIELDS, cast=F.timestamp_micros("c")
     )
-    assert strange == [
-        [None, None, None],
-        ["+10000-01", "+10000-01-01", "+10000-01-01-00"],
-        ["0000-12", "0000-12-31", "0000-12-31-23"],
-    ]  # fmt: skip
+    assert strange == [[None, None, None]] * 3
     days = values(spark, [moment // DAY for moment in moments], "INT", *FIELDS[:2],
                   cast=F.date_from_unix_date("c"))  # fmt: skip
     assert days == [each[:2] for each in expected]

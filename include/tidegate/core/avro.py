@@ -22,53 +22,76 @@ _LOGICAL = {
 }
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _UNIONS = ({"int", "long"}, "bigint"), ({"float", "double"}, "double")
+_NAMED = ("record", "error", "enum", "fixed")
+_WORDS = (*_SIMPLE, "array", "map", "record", "error", "null")
+_MOST_DIGITS = 38
+_BOOLEAN = "tidegate.Boolean"
+END = bytes.fromhex("b7d04f1c93ea5826f1790ed36b8ac245")
+"""Put behind a value by who reads it by `reading_form`: no part of these bytes is another one's."""
 
 
 def columns(text: str) -> Fields:
-    """Return the columns of a record's schema, a text of JSON; SchemaError if it is wrong."""
+    """Return the columns of a record's schema, a text of JSON; SchemaError if it is wrong.
+
+    What Spark takes for a schema is compared with this by a test.
+    """
     try:
         schema = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SchemaError(f"an Avro schema is JSON: {error}") from None
-    found = _Named().type_of(schema, "")
-    if found.name != "struct":
-        raise SchemaError(f"the schema is of {found}, not of a record with fields")
-    return found.parts
+    if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
+        raise SchemaError('the schema is not of a record: {"type": "record", "fields": […]}')
+    return _Named().type_of(schema, "", "").parts
 
 
-def all_null(text: str) -> bytes | None:
-    """Return the bytes of a record whose fields are all null; None if a field cannot be null."""
-    branches = [
-        field["type"].index("null") if isinstance(field["type"], list) else None
-        for field in json.loads(text)["fields"]
-        if not isinstance(field["type"], list) or "null" in field["type"]
-    ]
-    if None in branches or len(branches) < len(json.loads(text)["fields"]):
-        return None
-    return bytes(2 * n for n in branches if n is not None)  # the zigzag form of n
+def reading_form(text: str) -> str:
+    """Return the schema by which values are read: the record `value`, and `end`, 16 bytes.
 
-
-def is_unambiguous(text: str) -> bool:
-    """Return whether each record has one encoding, which Spark's writer makes again.
-
-    Blocks of arrays and maps may be cut anywhere, the bytes of a decimal may begin with more of its
-    sign, and of unions Spark writes only those with null.
+    A value followed by END is exactly one record if `end` is END. The bytes mean the same as by the
+    given schema, but what Spark would cut or guess is read as it is: a boolean as its byte, an int
+    as a long, a decimal with all its digits.
     """
+    defined = set[str]()
 
-    def is_one(schema: Any) -> bool:
+    def of(schema: Any) -> Any:
         match schema:
+            case "boolean" | {"type": "boolean"}:
+                if _BOOLEAN in defined:
+                    return _BOOLEAN
+                defined.add(_BOOLEAN)
+                return {"type": "fixed", "name": _BOOLEAN, "size": 1}
+            case "int" | {"type": "int"}:
+                return "long"
             case list():
-                others = [each for each in schema if each != "null"]
-                return len(others) == 1 and is_one(others[0])
-            case {"type": "array" | "map"} | {"logicalType": "decimal"}:
-                return False
-            case {"fields": fields}:
-                return all(is_one(field["type"]) for field in fields)
-            case {"type": dict() | list() as inner}:
-                return is_one(inner)
-        return True
+                # Two branches of one type are none of Avro's.
+                both = {"int", "long"} <= {_base(each) for each in schema}
+                return [each if both and _base(each) == "int" else of(each) for each in schema]
+            case {"type": "record" | "error", "fields": fields}:
+                # A default would have to be of the other type; it is of no use to who reads.
+                read = [{"name": f["name"], "type": of(f["type"])} for f in fields]
+                return {**schema, "fields": read}
+            case {"type": "array", "items": items}:
+                return {"type": "array", "items": of(items)}
+            case {"type": "map", "values": values}:
+                return {"type": "map", "values": of(values)}
+            case {"type": "bytes" | "fixed", "logicalType": "decimal"}:
+                return {**schema, "precision": _most_digits(schema)}
+        return schema
 
-    return is_one(json.loads(text))
+    end = {"type": "fixed", "name": "tidegate_end", "size": len(END)}
+    fields = [{"name": "value", "type": of(json.loads(text))}, {"name": "end", "type": end}]
+    return json.dumps({"type": "record", "name": "tidegate_whole", "fields": fields})
+
+
+def _base(schema: Any) -> str:
+    return str(schema["type"]) if isinstance(schema, dict) else str(schema)
+
+
+def _most_digits(schema: Mapping[str, Any]) -> int:
+    """Return how many digits each decimal of these bytes has at most, and no more than Spark's."""
+    if schema["type"] == "bytes":
+        return _MOST_DIGITS
+    return min(_MOST_DIGITS, len(str((1 << 8 * schema["size"] - 1) - 1)) - 1)
 
 
 class _Named:
@@ -77,81 +100,124 @@ class _Named:
     def __init__(self) -> None:
         self._known: dict[str, Type | None] = {}
 
-    def type_of(self, schema: Any, namespace: str) -> Type:
+    def type_of(self, schema: Any, namespace: str, at: str) -> Type:
+        """Return the type; `at` is where it stands, for errors."""
         match schema:
-            case str() if schema in _SIMPLE and schema not in ("fixed", "enum"):
+            case str() if schema in _SIMPLE and schema not in _NAMED:
                 return Type(_SIMPLE[schema])
-            case str():
-                return self._known_type(schema, namespace)
+            case str() | {"type": str()} if _base(schema) not in _WORDS:
+                return self._known_type(_base(schema), namespace, at)
             case list():
-                return self._union([each for each in schema if each != "null"], namespace)
+                return self._union(schema, namespace, at)
             case {"type": "record" | "error"}:
-                return self._record(schema, namespace)
+                return self._record(schema, namespace, at)
             case {"type": "array", "items": items}:
-                return Type("array", parts=(Field("element", self.type_of(items, namespace)),))
+                element = self.type_of(items, namespace, f"{at}.items")
+                return Type("array", parts=(Field("element", element),))
             case {"type": "map", "values": values}:
-                key = Field("key", Type("string"))
-                return Type("map", parts=(key, Field("value", self.type_of(values, namespace))))
+                value = self.type_of(values, namespace, f"{at}.values")
+                return Type("map", parts=(Field("key", Type("string")), Field("value", value)))
             case {"type": str(name)} if name in _SIMPLE:
-                found = _simple(name, schema)
                 if name in ("fixed", "enum"):
-                    self._known[_full_name(schema, namespace)] = found
+                    self._define(schema, namespace, at)
+                found = _simple(name, schema, at)
+                if name in ("fixed", "enum"):
+                    self._known[_full_name(schema, namespace, at)] = found
                 return found
-            case {"type": dict() | list() | str() as inner}:
-                return self.type_of(inner, namespace)
-        raise SchemaError(f"no Avro schema: {json.dumps(schema)[:100]}")
+        raise _wrong(at, f"no Avro schema: {json.dumps(schema)[:100]}")
 
-    def _known_type(self, name: str, namespace: str) -> Type:
-        for full in (f"{namespace}.{name}", name):
+    def _define(self, schema: Mapping[str, Any], namespace: str, at: str) -> str:
+        full = _full_name(schema, namespace, at)
+        if full in self._known:
+            raise _wrong(at, f"the name {full.lstrip('.')} is defined twice")
+        self._known[full] = None
+        return full
+
+    def _known_type(self, name: str, namespace: str, at: str) -> Type:
+        for full in (f"{namespace}.{name}", name, f".{name}"):
             if full in self._known:
                 if (found := self._known[full]) is None:
-                    raise SchemaError(f"record {name} contains itself, and no table can hold that")
+                    raise _wrong(at, f"record {name} contains itself, and no table can hold that")
                 return found
-        raise SchemaError(f"unknown type {name!r}")
+        raise _wrong(at, f"unknown type {name!r}")
 
-    def _record(self, schema: Mapping[str, Any], namespace: str) -> Type:
-        full = _full_name(schema, namespace)
-        self._known[full] = None
+    def _record(self, schema: Mapping[str, Any], namespace: str, at: str) -> Type:
+        full = self._define(schema, namespace, at)
         fields = schema.get("fields")
         if not isinstance(fields, list) or not fields:
-            raise SchemaError(f"record {full.lstrip('.')} has no fields")
-        try:
-            parts = [
-                Field(str(f["name"]), self.type_of(f["type"], full.rpartition(".")[0]))
-                for f in fields
-            ]
-        except (TypeError, KeyError):
-            raise SchemaError(
-                f"a field of record {full.lstrip('.')} has no name or no type"
-            ) from None
-        if odd := [f.name for f in parts if not _NAME.fullmatch(f.name)]:
-            raise SchemaError(f"{odd[0]!r} is no name of a field in Avro")
+            raise _wrong(at, f"record {full.lstrip('.')} has no fields")
+        parts = []
+        for each in fields:
+            if not isinstance(each, dict) or not {"name", "type"} <= each.keys():
+                raise _wrong(at, f"a field of record {full.lstrip('.')} has no name or no type")
+            name = str(each["name"])
+            if not _NAME.fullmatch(name):
+                raise _wrong(at, f"{name!r} is no name of a field in Avro")
+            where = f"{at}.{name}" if at else name
+            parts.append(Field(name, self.type_of(each["type"], full.rpartition(".")[0], where)))
         if len({f.name.lower() for f in parts}) < len(parts):
-            raise SchemaError(f"record {full.lstrip('.')} has a field twice (case does not matter)")
+            raise _wrong(at, f"record {full.lstrip('.')} has a field twice (case does not matter)")
         self._known[full] = found = Type("struct", parts=tuple(parts))
         return found
 
-    def _union(self, branches: Sequence[Any], namespace: str) -> Type:
-        types = [self.type_of(each, namespace) for each in branches]
+    def _union(self, schema: Sequence[Any], namespace: str, at: str) -> Type:
+        if any(isinstance(each, list) for each in schema):
+            raise _wrong(at, "a union within a union")
+        branches = [each for each in schema if each != "null"]
+        types = [self.type_of(each, namespace, at) for each in branches]
+        kinds = [
+            _full_name(each, namespace, at)
+            if isinstance(each, dict) and each["type"] in _NAMED
+            else _base(each)
+            for each in schema
+        ]
+        if twice := {each for each in kinds if kinds.count(each) > 1}:
+            raise _wrong(at, f"the union has {min(twice).lstrip('.')} twice")
         if len(types) == 1:
             return types[0]
         for names, one in _UNIONS:
-            if types and {*map(str, branches)} == names:
+            if types and {*map(_base, branches)} == names:
                 return Type(one)
         if not types:
-            raise SchemaError("a field of type null alone has no column")
+            raise _wrong(at, "a field of type null alone has no column")
         return Type("struct", parts=tuple(Field(f"member{n}", t) for n, t in enumerate(types)))
 
 
-def _simple(name: str, schema: Mapping[str, Any]) -> Type:
+def _simple(name: str, schema: Mapping[str, Any], at: str) -> Type:
+    if name == "enum":
+        symbols = schema.get("symbols")
+        if not isinstance(symbols, list) or not symbols or len({*map(str, symbols)}) < len(symbols):
+            raise _wrong(at, "an enum has symbols, each once")
+        if odd := [each for each in symbols if not _NAME.fullmatch(str(each))]:
+            raise _wrong(at, f"{odd[0]!r} is no symbol of an enum")
+    if name == "fixed" and not _is_number(schema.get("size"), 1):
+        raise _wrong(at, "a fixed has a size, 1 or more")
     logical = schema.get("logicalType")
-    if logical == "decimal" and name in ("bytes", "fixed"):
-        return Type("decimal", (int(schema["precision"]), int(schema.get("scale", 0))))
-    return Type(_LOGICAL.get((name, str(logical)), _SIMPLE[name]))
+    if logical != "decimal" or name not in ("bytes", "fixed"):
+        return Type(_LOGICAL.get((name, str(logical)), _SIMPLE[name]))
+    digits: Any = schema.get("precision")
+    scale: Any = schema.get("scale", 0)
+    most = _most_digits(schema)
+    if not _is_number(digits, 1) or digits > most:
+        raise _wrong(
+            at, f"precision {json.dumps(digits)}: a decimal of these bytes has 1 to {most} digits; "
+            "without its logicalType the column is BINARY"
+        )  # fmt: skip
+    if not _is_number(scale, 0) or scale > digits:
+        raise _wrong(at, f"scale {json.dumps(scale)}: it is 0 to {digits}, the precision")
+    return Type("decimal", (digits, scale))
 
 
-def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
+def _is_number(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _full_name(schema: Mapping[str, Any], namespace: str, at: str) -> str:
     name = str(schema.get("name", ""))
     if not all(map(_NAME.fullmatch, name.split("."))):
-        raise SchemaError(f"{name!r} is no name of a type in Avro")
+        raise _wrong(at, f"{name!r} is no name of a type in Avro")
     return name if "." in name else f"{schema.get('namespace', namespace)}.{name}"
+
+
+def _wrong(at: str, message: str) -> SchemaError:
+    return SchemaError(f"field {at}: {message}" if at else message)

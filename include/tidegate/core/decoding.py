@@ -48,25 +48,15 @@ class Decoder(Document):
 
 @dataclass(frozen=True)
 class Decoding(StoredDocument):
-    """How the records of a topic are decoded.
-
-    `raw` says whether bytes are kept beside the columns that they fill: `always`, or of records
-    that do not fit alone, `undecodable`.
-    """
+    """How the records of a topic are decoded. Their bytes are kept beside the columns."""
 
     value: Annotated[Decoder | None, OMITTED] = None
     key: Annotated[Decoder | None, OMITTED] = None
-    raw: Annotated[str, OMITTED] = "always"
 
     @property
     def decoders(self) -> dict[str, Decoder]:
         """The decoders by the column of bytes that they read."""
         return {name: each for name in ("value", "key") if (each := getattr(self, name))}
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The columns of bytes that are null in rows which fit."""
-        return () if self.raw == "always" else tuple(self.decoders)
 
     @property
     def columns(self) -> Fields:

@@ -21,10 +21,9 @@ _SIMPLE = frozenset(
 _NESTED = frozenset(("array", "map", "struct"))
 NAMES = (*sorted(_SIMPLE), "decimal", *sorted(_NESTED))
 _WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
-_TOKEN = re.compile(
-    r"\s*(?:([A-Za-z_]\w*|\d+(?!\w))|`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([,:<>()]))"
-)
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_BLANKS = re.compile(r"\s*")
+_TOKEN = re.compile(r"(?:([A-Za-z_]\w*|\d+(?!\w))|`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([,:<>()]))")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Spark's own names have no other letters
 _MOST_DIGITS = 38
 _DEEPEST = 30
 
@@ -160,10 +159,12 @@ class _Reader:
     def fields(self, end: str) -> Fields:
         """Read names and types up to `end`, a `>`, or to the end of the text."""
         found: list[Field] = []
+        names = set[str]()
         while True:
             name, at = self._name("a name of a column")
-            if any(each.name.lower() == name.lower() for each in found):
+            if name.lower() in names:
                 raise self.wrong(f"{name} stands twice (case does not matter)", at)
+            names.add(name.lower())
             self._skip(":")
             found.append(Field(name, self._type()))
             self._comment()
@@ -250,13 +251,12 @@ class _Reader:
         return False
 
     def _step(self) -> None:
-        rest = self._text[self._at :]
-        if not rest.strip():
+        at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]
+        if at == len(self._text):
             self.next = None
             return
-        token = _TOKEN.match(self._text, self._at)
+        token = _TOKEN.match(self._text, at)
         if token is None:
-            at = self._at + len(rest) - len(rest.lstrip())
             raise self.wrong(f"{self._text[at]!r} was not expected; quote names with `", at)
         place = token.start(token.lastindex or 0)
         self._is_quoted = token[2] is not None

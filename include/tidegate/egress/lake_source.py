@@ -12,7 +12,7 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError, LakeDamaged, SourceChanged
-from tidegate.lake import attempts, decodings
+from tidegate.lake import attempts
 from tidegate.lake.files import files_over
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
@@ -77,10 +77,8 @@ def files_and_counts(
 ) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
     """Return topic and Spark path of each file of a plan's window, and the window's rows by
     `<topic id>/<partition>`; LakeDamaged if a file does not have its committed size.
-    ConfigurationError if a replay has taken the bytes away meanwhile.
     """
     window = window_of(plan)
-    refuse_dropped(lake, window, plan.topics)
     spans: dict[str, dict[int, tuple[int, int]]] = {r.topic: {} for r in window}
     for r in window:
         spans[r.topic][r.partition] = r.start, r.end
@@ -180,7 +178,6 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
             ranges += to_send
             if to_send:
                 break
-    refuse_dropped(source, tuple(ranges), ids)
     sent_ids = {topic_id for topic_id, _ in fold.covered}
     unselected = {
         topic: count
@@ -196,16 +193,6 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
         ahead,
         unselected,
     )
-
-
-def refuse_dropped(source: SourceLake, window: Window, topic_ids: Mapping[str, str]) -> None:
-    """Raise ConfigurationError if the lake does not have the bytes of a window's records."""
-    if lacking := decodings.dropping(source.store, source.fold, window, topic_ids):
-        raise ConfigurationError(
-            f"the lake of {source.pipeline.name!r} does not have the bytes of "
-            f"{', '.join(lacking)} there: it was decoded with `raw: undecodable`, and cannot be "
-            "sent; a replay of the ingest with `raw: always` brings them back"
-        )
 
 
 def _ids_of(lake: Fold, topic: str) -> list[str]:

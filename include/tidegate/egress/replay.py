@@ -22,7 +22,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile
 from tidegate.core.requests import FileReplay, Replay
 from tidegate.egress.backlog import Backlog, unchanged
-from tidegate.egress.lake_source import SourceLake, Unsent, open_lake, refuse_dropped
+from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
 from tidegate.lake import boundaries, deliveries, sources
 from tidegate.lake.ledger import Ledger, written_at
@@ -99,7 +99,6 @@ def requested_backlog(
     lake = open_lake(str(run.spec.source.lake))
     for _ in range(boundaries.MOST_TRIES):
         ranges, cuts = _resolve_window(run, asked, lake)
-        refuse_dropped(lake, tuple(ranges), lake.fold.topic_ids)
         if not record or all(boundaries.freeze(lake.store, each) for each in cuts):
             return Backlog(unsent=Unsent(lake, lake.fold.topic_ids, tuple(ranges)))
     raise LakeUnavailable(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import Reader, Record, reading
 from tidegate.broker.header_keys import NotUtf8
-from tidegate.core import decoding, layout
+from tidegate.core import columns, layout
 from tidegate.core.entries import Account, Commit
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
@@ -246,7 +246,6 @@ def _compare_commit(
         plan = plan_of(now.fold.live[n].plan_id)
     except LakeDamaged:
         return  # a finding already
-    decoded = decoding.of_plan(plan)
     expected = now.spec.select(now.fold.live[n].topic_ids)
     for topic_id, r in now.fold.live_ranges(n):
         if r.topic not in seen.topic_ids and r.topic in expected:
@@ -266,7 +265,6 @@ def _compare_commit(
         log_start = marks.start if marks else r.end  # a partition that vanished
         start = min(max(r.start, log_start), r.end)
         findings.expired += start - r.start
-        dropped = decoded[r.topic].dropped if r.topic in decoded else ()
         where = {"commit": n, "topic": r.topic, "partition": r.partition}
         lost = Intervals.of(
             (part.first, part.last + 1)
@@ -277,7 +275,7 @@ def _compare_commit(
         for retained in r.parts(Intervals.of([(start, r.end)])):
             rows, records = _rows(now.store, files, retained), read(retained, plan.isolation)
             try:
-                for offset, difference in _differences(rows, records, findings, dropped, lost):
+                for offset, difference in _differences(rows, records, findings, lost):
                     findings.add(difference, **where, offset=offset)
             except LakeDamaged as error:
                 findings.add(f"the rows of {retained} were not all compared: {error}", **where)
@@ -287,13 +285,11 @@ def _differences(
     lake: Iterator[Record],
     kafka: Iterator[Record],
     findings: Findings,
-    dropped: Sequence[str] = (),
     lost: Intervals = NOTHING,
 ) -> Iterator[tuple[int, str]]:
     """Yield the offsets that are in one stream only or differ; both are in offset order.
 
-    `dropped` columns of bytes are not compared where the lake has null. The rows of `lost` may be
-    in a damaged file: only those that are in a whole one are compared.
+    The rows of `lost` may be in a damaged file: only those that are in a whole one are compared.
     """
     row, record = next(lake, None), next(kafka, None)
     while row or record:
@@ -309,9 +305,7 @@ def _differences(
                 yield record.offset, "a record that is not in the lake"
             record = next(kafka, None)
         else:
-            lacking: dict[str, Any] = {c: None for c in dropped if getattr(row, c) is None}
-            kept = record._replace(**lacking)
-            if row != kept and not _is_as_spark_reads(row, kept):
+            if row != record and not _is_as_spark_reads(row, record):
                 yield row.offset, "the row is not the record"
             findings.not_utf8 += any(isinstance(key, NotUtf8) for key, _ in record.headers)
             row, record = next(lake, None), next(kafka, None)
@@ -357,16 +351,16 @@ def _records(batches: Iterable[pyarrow.RecordBatch], r: OffsetRange) -> Iterator
         batch = batch.filter(pc.equal(batch.column("partition"), r.partition))
         # As numbers: a timestamp may lie in a year that no Python datetime holds.
         microseconds = batch.column("timestamp").cast("int64").to_pylist()
-        columns = batch.drop_columns(["timestamp"]).to_pydict()
-        for i, offset in enumerate(columns["offset"]):
+        given = batch.drop_columns(["timestamp"]).to_pydict()
+        for i, offset in enumerate(given["offset"]):
             if r.start <= offset < r.end:
                 yield Record(
                     offset,
-                    columns["key"][i],
-                    columns["value"][i],
+                    given["key"][i],
+                    given["value"][i],
                     microseconds[i] // 1000,
-                    columns["timestampType"][i],
-                    tuple((h["key"], h["value"]) for h in columns["headers"][i] or ()),
+                    given["timestampType"][i],
+                    tuple((h["key"], h["value"]) for h in given["headers"][i] or ()),
                 )
 
 
@@ -374,7 +368,7 @@ def _batches(store: Store, file: LakeFile, most: int) -> Iterator[pyarrow.Record
     path = file.final if store.size(file.final) is not None else file.path
     with opened_committed(store, path) as opened:
         parquet = pq.ParquetFile(opened, page_checksum_verification=True)
-        yield from parquet.iter_batches(batch_size=most)
+        yield from parquet.iter_batches(batch_size=most, columns=[*columns.NAMES])
 
 
 def _together(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[pyarrow.RecordBatch]:

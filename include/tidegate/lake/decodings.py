@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from tidegate.core import decoding, schema
 from tidegate.core.decoding import Decoding
 from tidegate.core.fold import Fold
-from tidegate.core.offsets import Window
 from tidegate.core.schema import Fields, SchemaError
 from tidegate.errors import ConfigurationError
 from tidegate.lake import plans
@@ -53,24 +52,6 @@ def columns(store: Store, fold: Fold, topics: Iterable[str]) -> Fields:
                     f"{error}; open the lake with one topic, or replay one of them"
                 ) from None
     return found
-
-
-def dropping(store: Store, fold: Fold, window: Window, topic_ids: Mapping[str, str]) -> list[str]:
-    """Return the topics of a window whose live commits lack bytes of records that fit."""
-    topics = {r.topic for r in window}
-    found = {
-        (topic, decoded.sha256)
-        for n in fold.commits_over(window, topic_ids)
-        for topic, decoded in (fold.live[n].decoded or {}).items()
-        if topic in topics
-    }
-    return sorted(
-        {
-            topic
-            for topic, sha256 in found
-            if _of(store, fold.decodings[topic][sha256])[topic].dropped
-        }
-    )
 
 
 def _of_topic(

@@ -7,6 +7,15 @@ from collections.abc import Mapping
 from tidegate.launch import cds_archive
 
 NO_CORE_DUMP = "-XX:-CreateCoredumpOnCrash"  # it would hold passwords and keys
+# Avro makes room for as much as a damaged record says that it has: above these it is an error.
+_LONGEST = 64 << 20  # bytes of a text
+_MOST_ITEMS = 16 << 20  # of an array or a map
+AVRO_LIMITS = (
+    f"-Dorg.apache.avro.limits.string.maxLength={_LONGEST}",
+    f"-Dorg.apache.avro.limits.bytes.maxLength={_LONGEST}",
+    f"-Dorg.apache.avro.limits.collectionItems.maxLength={_MOST_ITEMS}",
+)
+EXECUTOR = " ".join([NO_CORE_DUMP, *AVRO_LIMITS])
 _SMALL = 750_000  # records; below, optimising code fully costs more than it saves (ADR 5)
 # An archive that does not fit is ignored, as is a class that cannot be archived: not worth a line.
 CLASS_ARCHIVE = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
@@ -25,7 +34,7 @@ def driver(records: int, conf: Mapping[str, str], *, archived: bool = True) -> s
     `archived`: the archive of classes, if there is one, is of its Spark and jars.
     """
     # Metaspace's initial limit of 21 MB would cost several full collections while Spark starts.
-    options = [NO_CORE_DUMP, "-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
+    options = [NO_CORE_DUMP, *AVRO_LIMITS, "-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
     options += ["-XX:TieredStopAtLevel=1"] if records < _SMALL else _OPTIMISE_HOT_CODE
     if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # given two, no JVM starts
         options.append("-XX:+UseSerialGC" if records < _SMALL else "-XX:+UseParallelGC")

@@ -147,7 +147,7 @@ def of_job(
         "spark.log.level": "WARN",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.driver.defaultJavaOptions": java_options.driver(records, conf, archived=archived),
-        "spark.executor.defaultJavaOptions": java_options.NO_CORE_DUMP,
+        "spark.executor.defaultJavaOptions": java_options.EXECUTOR,
         **spark_conf.CONSUMER_CACHES,
         **_RETAINED,
         **conf,

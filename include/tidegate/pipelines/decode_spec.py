@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -79,7 +78,6 @@ class TopicDecode(Strict):
 
     value: DecoderSpec | None = None
     key: DecoderSpec | None = None
-    raw: Literal["always", "undecodable"] = "always"
 
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
@@ -93,7 +91,7 @@ class TopicDecode(Strict):
 
     @property
     def decoding(self) -> Decoding:
-        return replace(_decoding(self.value, self.key), raw=self.raw)
+        return _decoding(self.value, self.key)
 
 
 def _decoding(value: DecoderSpec | None, key: DecoderSpec | None) -> Decoding:

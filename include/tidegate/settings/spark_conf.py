@@ -116,7 +116,9 @@ _CODE = (
     "spark.sql.catalog.*",
     "spark.sql.extensions",
     "spark.sql.queryExecutionListeners",
+    "spark.sql.parquet.output.committer.class",
     "spark.sql.sources.commitProtocolClass",
+    "spark.sql.sources.outputCommitterClass",
     "spark.submit.pyFiles",
 )
 OF_CONNECTOR = ("spark.kafka.", "spark.sql.kafkaConsumerCache.")
@@ -146,6 +148,59 @@ def _no_effect(name: str, why: str, use: str = "") -> Setting:
     )
 
 
+SAME_ROWS: Mapping[str, str | None] = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    # Which rows are malformed must not depend on the columns that are asked for.
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.files.maxPartitionNum": None,  # it would merge files into one task
+    # Hadoop ignores longer lines, without an error.
+    "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": "2147483647",
+    # A flipped bit in a page is an error of the file, and no other row.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    # SQL is computed as it is written: `${env:…}` in it would be a variable of the driver.
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.jsonGenerator.ignoreNullFields": "true",
+    # List files in the driver: in executors it would be a Spark job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # From here on the defaults of Spark 4.0: what a name finds, a Parquet file has, or an
+    # expression gives.
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.avro.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.chunkBase64String.enabled": "true",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.function.concatBinaryAsString": "false",
+    "spark.sql.function.eltOutputAsString": "false",
+    "spark.sql.icu.caseMappings.enabled": "true",
+    "spark.sql.json.enableExactStringParsing": "true",
+    "spark.sql.json.enablePartialResults": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.parser.escapedStringLiterals": None,  # deprecated: to set it is a warning
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.variant.allowDuplicateKeys": "false",
+}
+"""Of each application: a row depends on the plan and its record alone, and a record that is sent on
+the plan and its row. None: not set.
+
+A retry may run on another machine, with other defaults, and after the file was edited.
+"""
+_SAME_VALUES = "a retry must make the same values"
 SPARK: tuple[Setting, ...] = (
     *(
         Setting(
@@ -197,6 +252,11 @@ SPARK: tuple[Setting, ...] = (
     ),
     _decided(
         "spark.sql.maxConcurrentOutputFileWriters", "8", "so that tasks need not sort by topic"
+    ),
+    *(_decided(name, value, _SAME_VALUES) for name, value in SAME_ROWS.items()),
+    Setting(
+        name="spark.sql.legacy.*", place=Place.SPARK, answer=Answer.REFUSED,
+        why=f"an older Spark would read other values, or compute others: {_SAME_VALUES}",
     ),
     Setting(name="spark.driver.memory", place=Place.SPARK, check=heap, outside="1g"),
     Setting(name="spark.executor.memory", place=Place.SPARK, check=executor_heap, outside="1g"),
@@ -286,69 +346,11 @@ SPARK: tuple[Setting, ...] = (
     ),
 )  # fmt: skip
 
-SAME_ROWS: Mapping[str, str | None] = {
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.files.ignoreMissingFiles": "false",
-    # Which rows are malformed must not depend on the columns that are asked for.
-    "spark.sql.csv.parser.columnPruning.enabled": "false",
-    "spark.sql.files.maxPartitionNum": None,  # it would merge files into one task
-    # Hadoop ignores longer lines, without an error.
-    "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": "2147483647",
-    # A flipped bit in a page is an error of the file, and no other row.
-    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
-    # SQL is computed as it is written: `${env:…}` in it would be a variable of the driver.
-    "spark.sql.variable.substitute": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.jsonGenerator.ignoreNullFields": "true",
-    # List files in the driver: in executors it would be a Spark job of its own.
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # From here on the defaults of Spark 4.0: what a name finds, a Parquet file has, or an
-    # expression gives.
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.parquet.binaryAsString": "false",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.fieldId.read.enabled": "false",
-    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
-    "spark.sql.parquet.int96AsTimestamp": "true",
-    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96TimestampConversion": "false",
-    "spark.sql.parquet.mergeSchema": "false",
-    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-    "spark.sql.chunkBase64String.enabled": "true",
-    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
-    "spark.sql.function.concatBinaryAsString": "false",
-    "spark.sql.function.eltOutputAsString": "false",
-    "spark.sql.icu.caseMappings.enabled": "true",
-    "spark.sql.json.enableExactStringParsing": "true",
-    "spark.sql.json.enablePartialResults": "true",
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
-    "spark.sql.parser.escapedStringLiterals": None,  # deprecated: to set it is a warning
-    "spark.sql.parser.quotedRegexColumnNames": "false",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.variant.allowDuplicateKeys": "false",
-}
-"""Of an egress: a record must depend on nothing but the plan and its row; None: not set.
-
-A retry may run on another machine, with other defaults, and after the file was edited.
-"""
-_SAME_RECORDS = "a retry must make the same records of the same rows"
-SENDING: tuple[Setting, ...] = (
-    *(
-        _decided(
-            name, value, "Spark retries nothing, for what a task has sent cannot be taken back",
-            "`retries`, which sends the rest", Place.SENDING,
-        )
-        for name, value in RUN_ONCE.items()
-    ),
-    *(
-        _decided(name, value, _SAME_RECORDS, "", Place.SENDING)
-        for name, value in SAME_ROWS.items()
-    ),
-    Setting(
-        name="spark.sql.legacy.*", place=Place.SENDING, answer=Answer.REFUSED,
-        why=f"an older Spark would read other values, or compute others: {_SAME_RECORDS}",
-    ),
+SENDING: tuple[Setting, ...] = tuple(
+    _decided(
+        name, value, "Spark retries nothing, for what a task has sent cannot be taken back",
+        "`retries`, which sends the rest", Place.SENDING,
+    )
+    for name, value in RUN_ONCE.items()
 )  # fmt: skip
 """Of an egress alone."""

@@ -23,7 +23,6 @@ from tidegate.spark import (
     records,
     session,
     sink,
-    source_rows,
     target_records,
     unchanged_rows,
 )
@@ -69,7 +68,6 @@ def attempt(
     try:
         with tokens.used_by(spark):
             session.configure(spark)
-            source_rows.configure(spark)
             answers.create(DONE, json.dumps(send(spark, job, answers)))
     except Refused as refusal:
         message = kafka_source.redact(str(refusal), job.reader)

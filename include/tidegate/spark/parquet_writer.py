@@ -9,8 +9,10 @@ from pyspark.sql import functions as F
 
 from tidegate.core import schema
 from tidegate.core.parquet_settings import PLAIN_VALUE, ParquetSettings, PartitionField, staged
+from tidegate.core.schema import Type
 from tidegate.spark.hadoop_files import HadoopDirectory, located
 from tidegate.spark.ingest_job import Chunk
+from tidegate.spark.typed_texts import within_type
 
 
 def write_parquet(
@@ -69,8 +71,9 @@ def written_files(directory: HadoopDirectory, settings: ParquetSettings) -> list
 def with_values(rows: DataFrame, fields: Sequence[PartitionField]) -> DataFrame:
     """Return rows with a column for each field, named as its directories.
 
-    It is null where the value is, and for a topic without such a column; no value fails. Spark
-    writes null as `__HIVE_DEFAULT_PARTITION__`, which readers take for null.
+    It is null where the value is, for a topic without such a column, and for a time that readers
+    may not know, outside of the years 1 to 9999; no value fails. Spark writes null as
+    `__HIVE_DEFAULT_PARTITION__`, which readers take for null. The session's zone is UTC.
     """
     names = frozenset(rows.columns)
     return rows.withColumns({field.directory: _value(field, names) for field in fields})
@@ -80,6 +83,8 @@ def _value(field: PartitionField, names: Collection[str]) -> Column:
     if field.column not in names:
         return F.lit(None).cast("string")
     column = F.col(field.column)
+    if field.transform != "identity":
+        column = within_type(column, Type("timestamp"))
     day = column.cast("date").cast("string")
     match field.transform:
         case "day":

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 import tidegate
 from tidegate.errors import ConfigurationError
 from tidegate.settings import spark_lines
+from tidegate.settings.spark_conf import SAME_ROWS
 from tidegate.spark.task_size import WRITERS
 
+_LEGACY = "spark.sql.legacy."
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 
@@ -36,11 +39,30 @@ def configure(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     # The legacy layout of lists differs from that of docs/storage.md.
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")
-    # Decoding keeps the fields that fit.
-    spark.conf.set("spark.sql.json.enablePartialResults", "true")
     # With an open writer per topic, tasks need not sort by topic.
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(WRITERS))
+    # Java compiles no method of more than 8,000 bytes; Spark's limit is that of a class file.
+    spark.conf.set("spark.sql.codegen.hugeMethodLimit", "8000")
+    _pin(spark)
     return spark
+
+
+def _pin(spark: SparkSession) -> None:
+    """Set what values depend on, regardless of the cluster's defaults."""
+    session: Any = spark._jsparkSession
+    names = session.conf().getAll().keysIterator()
+    given = [names.next() for _ in iter(names.hasNext, False)]
+    for name, value in SAME_ROWS.items():
+        # The session's settings are Hadoop's, too, and override those with `spark.hadoop.`.
+        own = name.removeprefix("spark.hadoop.")
+        if value is not None:
+            spark.conf.set(own, value)
+        elif own in given:  # else Spark would warn of a name that is deprecated
+            spark.conf.unset(own)
+    # Refused in a pipeline and in its connection; spark-defaults.conf of a machine may have them.
+    for name in (each for each in given if each.startswith(_LEGACY) and each not in SAME_ROWS):
+        if spark.conf.isModifiable(name):
+            spark.conf.unset(name)
 
 
 @functools.cache

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from tidegate.settings.spark_conf import SAME_ROWS
 from tidegate.spark import expressions, file_rows, lake_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
 from tidegate.spark.expressions import ALL, NotAllowed
 from tidegate.spark.row_frame import RowFrame
-
-_LEGACY = "spark.sql.legacy."
-
-
-def configure(spark: SparkSession) -> None:
-    """Set what the readers need, regardless of the cluster's defaults."""
-    session: Any = spark._jsparkSession
-    names = session.conf().getAll().keysIterator()
-    given = [names.next() for _ in iter(names.hasNext, False)]
-    for name, value in SAME_ROWS.items():
-        # The session's settings are Hadoop's, too, and override those with `spark.hadoop.`.
-        own = name.removeprefix("spark.hadoop.")
-        if value is not None:
-            spark.conf.set(own, value)
-        elif own in given:  # else Spark would warn of a name that is deprecated
-            spark.conf.unset(own)
-    # Refused in a pipeline and in its connection; spark-defaults.conf of a machine may have them.
-    for name in (each for each in given if each.startswith(_LEGACY) and each not in SAME_ROWS):
-        if spark.conf.isModifiable(name):
-            spark.conf.unset(name)
 
 
 def select(

@@ -71,7 +71,7 @@ ACCEPTED = {
     "spark.ssl.keyStore": "/keys/store",
     "spark.ssl.keyStoreType": "JKS",
     "spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStore=/keys/trust -XX:+UseG1GC",
-    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.session.localRelationCacheThreshold": "1",
     "spark.executor.memory": "1g",
     "spark.io.encryption.keySizeBits": "256",
     "spark.io.encryption.keygen.algorithm": "HmacSHA1",

@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -46,5 +47,7 @@ def test_a_newer_one_is_not(version: str) -> None:
     """Its settings are set, and Kafka is not in the list of V1 sources."""
     made: dict[str, str] = {}
     conf = SimpleNamespace(get=lambda _: "avro, kafka,csv", set=made.__setitem__)
-    session.configure(cast(Any, SimpleNamespace(version=version, conf=conf)))
+    java = mock.MagicMock()
+    java.conf().getAll().keysIterator().hasNext.return_value = False
+    session.configure(cast(Any, SimpleNamespace(version=version, conf=conf, _jsparkSession=java)))
     assert made["spark.sql.sources.useV1SourceList"] == "avro,csv"

@@ -1,4 +1,4 @@
-"""The settings with which the rows of an egress are read."""
+"""The settings that values depend on, in each application."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -6,7 +6,7 @@ from unittest import mock
 
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge
-from tidegate.spark import source_rows
+from tidegate.spark import session
 
 ROWS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -21,11 +21,15 @@ ROWS = {
     "spark.sql.jsonGenerator.ignoreNullFields": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.avro.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.fieldId.read.enabled": "false",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.parquet.int96AsTimestamp": "true",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96TimestampConversion": "false",
     "spark.sql.parquet.mergeSchema": "false",
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
@@ -71,12 +75,11 @@ def test_what_changes_rows_is_set_and_refused() -> None:
     )
     java = mock.MagicMock()
     java.conf().getAll().keysIterator.return_value = JavaIterator(list(made))
-    source_rows.configure(cast(Any, SimpleNamespace(conf=conf, _jsparkSession=java)))
+    session._pin(cast(Any, SimpleNamespace(conf=conf, _jsparkSession=java)))
     assert made.items() >= static.items()
     del made[next(iter(static))]
     assert made == {name.removeprefix("spark.hadoop."): value for name, value in ROWS.items()}
     for name, value in (ROWS | UNSET).items():
-        (complaint,) = judge(Place.SENDING, {name: value}).complaints
-        assert complaint.startswith(f"{name}: refused: Tidegate sets it: a retry must make")
-        if name != "spark.sql.legacy.timeParserPolicy":
-            assert judge(Place.SPARK, {name: value}).settings == {name: value}
+        for place in (Place.SPARK, Place.SENDING):
+            (complaint,) = judge(place, {name: value}).complaints
+            assert complaint.startswith(f"{name}: refused: Tidegate sets it: a retry must make")

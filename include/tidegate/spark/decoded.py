@@ -1,0 +1,39 @@
+"""What a format makes of a key or a value, before its columns are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+MARK = "\ufdd0"
+"""No character of Unicode's: no column and no key of a record has it."""
+BAD = f"{MARK}bad"
+"""The column in which Spark's parsers leave a record that they cannot read as a whole."""
+
+
+class Parsed(NamedTuple):
+    """A key or a value after parsing.
+
+    `whole` is the reason why nothing of it fits, or null. `values` are the fields, null where they
+    do not fit. `unfit`, which is given these as columns of `rows`, returns for each part its path,
+    its type, and whether it does not fit. `is_bad`: Spark has found a fault.
+    """
+
+    rows: DataFrame
+    whole: Column
+    values: Mapping[str, Column]
+    unfit: Callable[[Mapping[str, Column]], list[tuple[str, str, Column]]]
+    is_bad: Column
+
+
+def hidden(column: str, what: str) -> str:
+    """Return the name of a column that is not in the result."""
+    return f"{MARK}{what} {column}"
+
+
+def no_utf8(text: Column) -> Column:
+    """Return the reason for a text that is not UTF-8; null for others."""
+    return F.when(~F.is_valid_utf8(text), F.lit("no UTF-8"))

@@ -1,0 +1,324 @@
+"""JSON objects of keys and values, by the standard.
+
+Spark's own parser ignores what follows an object, takes the last of two equal keys, makes `?` of
+half a surrogate pair, reads other texts as dates, times and decimals than the table has, and
+computes a number that it reads as text. So all of that is looked at here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidegate.core.decoding import Decoder
+from tidegate.core.schema import Field, Fields, Type, ddl
+from tidegate.spark.decoded import BAD, MARK, Parsed, hidden, no_utf8
+from tidegate.spark.typed_texts import typed, within_type
+
+_END = f"{MARK}end"
+_OPTIONS = {
+    "mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD, "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}  # fmt: skip
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF = rf"^(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])|{_PAIR})*+\\u[dD][89a-fA-F]"
+_ESCAPED_MARK = r"(?i)\\ufdd0"
+_BLANKS = " \t\r\n"
+# Spark computes a number that it reads as text: 1.10 becomes 1.1. Quoted, with a mark, it is kept.
+_IN_TEXT = r'[^"0-9-]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"0-9-]*+)*+'
+_A_NUMBER = "-?[0-9][0-9.eE+-]*+"
+_NUMBER = rf"\G({_IN_TEXT})({_A_NUMBER})"
+_COMPUTED = r"[:,\[]\s*+(?:-?[0-9]++[.eE]|-0)"
+_MARKED = f'"{MARK}([^"]*)"|^{MARK}(.*)$'
+# How a text may begin that Spark has computed of a number, or that has one in it.
+_BEGINS_SO = r'(?m)^(?:[{\["]|-?[0-9]++[.E]|0$|-?Inf)'
+_BEGINS = 10  # characters, among which the point of a computed number is
+_TEXTS = ("string", "decimal", "binary", "date", "timestamp", "timestamp_ntz")
+_CHECKED = (*_TEXTS, "tinyint", "float", "double")
+_PLAIN = re.compile("[A-Za-z0-9_ -]+")
+_STRING, _SMALLINT = Type("string"), Type("smallint")
+
+
+def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
+    """Decode JSON objects.
+
+    Whole numbers, floats and booleans are read by Spark; of all else the text, which the table
+    judges. A record in which Spark may have computed a wanted text is read once more, `exact`,
+    with all numbers marked.
+    """
+    text, fields = F.col(column).cast("string"), decoder.fields
+    names = ("json", "value", "whole", "exact", "texts")
+    row, value, whole, exact, texts = (F.col(hidden(column, each)) for each in names)
+    quotable = _quotable(fields)
+    read = _with_quotes(text, quotable)
+    # Columns of their own, because each field asks for them: Spark would compute them each time.
+    rows = rows.withColumn(hidden(column, "json"), _read(read, _as(fields, fast=True)))
+    is_bad = row.getField(BAD).isNotNull()
+    # Spark's parsers ignore what follows a value. In an array it is an error, or another element.
+    in_array = F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]')))
+    is_one = F.try_variant_get(in_array, "$[1]", "string") == _END
+    escapes = F.when(text.rlike(_HALF), F.lit("half a surrogate pair")).when(
+        text.rlike(_ESCAPED_MARK), F.lit("U+FDD0, which is no character")
+    )
+    begins_as_object = text.startswith("{") | F.ltrim(text, F.lit(_BLANKS)).startswith("{")
+    rows = rows.withColumn(
+        hidden(column, "whole"),
+        F.coalesce(
+            no_utf8(text),
+            F.when(text.contains(MARK), F.lit("U+FDD0, which is no character")),
+            F.when(text.contains("\\u"), escapes),
+            F.when(
+                ~F.coalesce(is_one, F.lit(False)),
+                F.lit("no JSON, more than one value, or a key that stands twice in an object"),
+            ),
+            F.when(~begins_as_object, F.lit("no JSON object")),
+        ),
+    )
+    is_odd = whole.isNull() & (is_bad | _may_be_computed(text, row, fields, quotable))
+    marked = F.regexp_replace(text, _NUMBER, f'$1"{MARK}$2"')
+    rows = rows.withColumns(
+        {
+            hidden(column, "value"): F.when(whole.isNull(), row),
+            hidden(column, "exact"): F.when(is_odd, _read(marked, _as(fields, fast=False))),
+            hidden(column, "texts"): F.when(
+                whole.isNull() & is_bad, _read(text, _in_texts(fields))
+            ),
+        }
+    )
+    has_exact = exact.isNotNull()
+    nodes = {f.name: _Node(f.type, value.getField(f.name), exact.getField(f.name)) for f in fields}
+    bad = value.getField(BAD).isNotNull()
+
+    def unfit(values: Mapping[str, Column]) -> list[tuple[str, str, Column]]:
+        found: list[tuple[str, str, Column]] = []
+        for name, node in nodes.items():
+            found += _unfit(name, node, values[name], texts.getField(name), bad, has_exact)
+        return found
+
+    values = {name: _value(node, has_exact) for name, node in nodes.items()}
+    return Parsed(rows, whole, values, unfit, bad)
+
+
+class _Node(NamedTuple):
+    """A part of a value, as Spark has read it, and where it is odd in texts with marks."""
+
+    kind: Type
+    given: Column
+    exact: Column
+
+    def parts(self) -> Iterator[tuple[str, _Node]]:
+        """Yield the fields of a struct."""
+        for name, kind in self.kind.parts:
+            yield name, _Node(kind, self.given.getField(name), self.exact.getField(name))
+
+
+def _as(fields: Fields, *, fast: bool) -> Fields:
+    """Return fields with the types by which Spark reads them: `fast`, or each leaf as text."""
+
+    def of(kind: Type) -> Type:
+        if kind.parts:
+            return Type(kind.name, parts=tuple(Field(n, of(t)) for n, t in kind.parts))
+        if not fast or kind.name in _TEXTS:
+            return _STRING
+        return _SMALLINT if kind.name == "tinyint" else kind  # Spark reads 200 as -56
+
+    return tuple(Field(name, of(kind)) for name, kind in fields)
+
+
+def _in_texts(fields: Fields) -> Fields:
+    return tuple(Field(name, _STRING) for name, _ in fields)
+
+
+def _read(text: Column, fields: Fields) -> Column:
+    return F.from_json(text, f"{ddl(fields)}, `{BAD}` STRING", _OPTIONS)
+
+
+def _quotable(fields: Fields) -> list[str]:
+    """Return the keys of decimals whose numbers can be put in quotes where they stand.
+
+    Not if a key may be written in another way than by `\\u`, or may be that of something else.
+    """
+    kinds: dict[str, set[str]] = {}
+
+    def look(of: Fields) -> None:
+        for name, kind in of:
+            kinds.setdefault(name, set()).add(kind.name)
+            look(kind.parts)
+
+    look(fields)
+    if any("map" in found for found in kinds.values()):
+        return []
+    return sorted(n for n, found in kinds.items() if found == {"decimal"} and _PLAIN.fullmatch(n))
+
+
+def _with_quotes(text: Column, keys: Sequence[str]) -> Column:
+    """Return a text in which the numbers behind these keys are texts: Spark computes none."""
+    if not keys:
+        return text
+    return F.regexp_replace(text, rf'("(?:{"|".join(keys)})"\s*+:\s*+)({_A_NUMBER})', '$1"$2"')
+
+
+def _may_be_computed(text: Column, row: Column, fields: Fields, quotable: Sequence[str]) -> Column:
+    """Return whether Spark may have computed a number that is wanted as it was written."""
+    found = [text.contains("\\u")] if quotable else list[Column]()  # a key may be written so
+
+    def look(of: Fields, at: Column) -> bool:
+        """Note the texts; return whether there are others that cannot be looked at so."""
+        others = False
+        for name, kind in of:
+            each = at.getField(name)
+            match kind.name:
+                case "string":
+                    # Most texts begin with a letter: then two comparisons are enough.
+                    is_number = F.substring(each, 1, _BEGINS).rlike(_BEGINS_SO)
+                    found.append(
+                        (each < "J") & is_number | each.startswith("{") | each.startswith("[")
+                    )
+                case "array" if kind.parts[0].type == _STRING:
+                    found.append(F.concat_ws("\n", each).rlike(_BEGINS_SO))
+                case "struct":
+                    others |= look(kind.parts, each)
+                case "decimal":
+                    others |= name not in quotable
+                case _:
+                    others |= bool(_leaves(kind) & {"string", "decimal"})
+        return others
+
+    if look(fields, row):
+        found.append(text.rlike(_COMPUTED))
+    if any("binary" in _leaves(kind) for _, kind in fields):
+        found = [F.lit(True)]  # a number is no base64, even if its digits are
+    return F.coalesce(reduce(Column.__or__, found, F.lit(False)), F.lit(False))
+
+
+def _leaves(kind: Type) -> set[str]:
+    """Return the names of the types without parts in a type."""
+    return set().union(*(_leaves(each) for _, each in kind.parts)) if kind.parts else {kind.name}
+
+
+def _is_checked(kind: Type) -> bool:
+    return bool(_leaves(kind) & {*_CHECKED})
+
+
+def _value(node: _Node, has_exact: Column) -> Column:
+    """Return the value of a part; null where it, or what is in it, does not fit."""
+    kind, given, exact = node
+    match kind.name:
+        case "string" | "decimal":
+            return typed(F.when(has_exact, _unmarked(exact)).otherwise(given), kind)
+        case "binary":
+            return typed(exact, kind)
+        case "date" | "timestamp" | "timestamp_ntz":
+            return typed(given, kind)
+        case "tinyint":
+            return F.when(given.between(-128, 127), given).cast("TINYINT")
+        case "float" | "double":
+            return within_type(given, kind)
+    if not _is_checked(kind):
+        return given
+    inner = kind.parts[-1].type
+    match kind.name:
+        case "struct":
+            parts = (_value(part, has_exact).alias(name) for name, part in node.parts())
+            made = F.when(given.isNotNull(), F.struct(*parts))
+        case "array":
+            made = F.transform(
+                given, lambda x, i: _value(_Node(inner, x, F.get(exact, i)), has_exact)
+            )
+        case _:
+            made = F.transform_values(
+                given,
+                lambda k, x: _value(_Node(inner, x, F.try_element_at(exact, k)), has_exact),
+            )
+    return F.when(has_exact, made).otherwise(given) if _has_texts_only(kind) else made
+
+
+def _has_texts_only(kind: Type) -> bool:
+    """Return whether all that is looked at in a type are texts: given, unless there is an exact."""
+    return _leaves(kind) & {*_CHECKED} == {"string"}
+
+
+def _unmarked(text: Column) -> Column:
+    """Return a text without marks; of an object or an array, its numbers as they were written."""
+    return F.regexp_replace(text, _MARKED, "$1$2")
+
+
+def _unfit(
+    path: str, node: _Node, value: Column, text: Column, is_bad: Column, has_exact: Column
+) -> list[tuple[str, str, Column]]:
+    """Return what of a part does not fit; `text` is what it was in a record that `is_bad`."""
+    kind, given, _ = node
+    if kind.name == "struct":
+        missed = is_bad & text.isNotNull() & given.isNull()
+        found = [(path, str(kind), missed)]
+        inner = F.when(is_bad, _read(text, _in_texts(kind.parts)))
+        for name, part in node.parts():
+            of_part = value.getField(name), inner.getField(name)
+            found += _unfit(f"{path}.{name}", part, *of_part, is_bad, has_exact)
+        return found
+    misses = is_bad & F.coalesce(_misses(kind, given, text), F.lit(False))
+    if not _is_checked(kind):
+        return [(path, str(kind), misses)]
+    lost = _loses(node, value)
+    if _has_texts_only(kind):
+        lost = has_exact & lost
+    return [(path, str(kind), misses | lost)]
+
+
+def _loses(node: _Node, value: Column) -> Column:
+    """Return whether something that Spark has read is null in the value."""
+    kind, given, exact = node
+    if not _is_checked(kind):
+        return F.lit(False)
+    match kind.name:
+        case "struct":
+            found = (_loses(part, value.getField(name)) for name, part in node.parts())
+            return reduce(Column.__or__, found)
+        case "array":
+            inner = kind.parts[0].type
+            lost = F.transform(
+                given, lambda x, i: _loses(_Node(inner, x, F.get(exact, i)), F.get(value, i))
+            )
+        case "map":
+            inner = kind.parts[1].type
+            lost = F.transform(
+                F.map_keys(given),
+                lambda k: _loses(
+                    _Node(inner, *(F.try_element_at(each, k) for each in (given, exact))),
+                    F.try_element_at(value, k),
+                ),
+            )
+        case _:
+            return given.isNotNull() & value.isNull()
+    return F.coalesce(F.array_contains(lost, True), F.lit(False))
+
+
+def _misses(kind: Type, given: Column, text: Column) -> Column:
+    """Return whether something of a text is null in what Spark has read."""
+    missed = text.isNotNull() & given.isNull()
+    match kind.name:
+        case "struct":
+            inner = _read(text, _in_texts(kind.parts))
+            for name, part in kind.parts:
+                missed |= _misses(part, given.getField(name), inner.getField(name))
+        case "array":
+            element = kind.parts[0].type
+            texts = F.from_json(text, "ARRAY<STRING>", _OPTIONS)
+            each = F.transform(texts, lambda x, i: _misses(element, F.get(given, i), x))
+            missed |= F.coalesce(F.array_contains(each, True), F.lit(False))
+        case "map":
+            inner_kind = kind.parts[1].type
+            entries = F.map_entries(F.from_json(text, "MAP<STRING, STRING>", _OPTIONS))
+            each = F.transform(
+                entries,
+                lambda x: _misses(
+                    inner_kind, F.try_element_at(given, x.getField("key")), x.getField("value")
+                ),
+            )
+            missed |= F.coalesce(F.array_contains(each, True), F.lit(False))
+    return missed
