@@ -487,7 +487,9 @@ class Checker:
                for each in decode for t in each["topics"] if t in form["topics"]}  # fmt: skip
         decoded = {t: {"sha256": sha256(canonical(each)), "undecodable": unfit.get(t, {})}
                    for t, each in how.items()}  # fmt: skip
-        self.same("decoded", where, topics=(form.get("decoded", {}), decoded))
+        found = {t: {k: v for k, v in each.items() if k != "beside"}
+                 for t, each in form.get("decoded", {}).items()}  # fmt: skip
+        self.same("decoded", where, topics=(found, decoded))
         if (path_of_done := f"{staging}_done.json") in self.sizes:
             done = self.document(path_of_done, is_canonical=False) or {}
             self.same("done", staging, rows=(done.get("rows"), sum(rows.values())))

@@ -101,7 +101,7 @@ KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "localhost:9092"})
 
 UNFINISHED_JSON = {
     "plan_id": PLAN.id, "lane": "live", "run": "r", "at": "2024-05-01T10:00:00+00:00",
-    "chunks": 2, "committed": 0, "sealed": 1,
+    "chunks": 2, "committed": 0, "sealed": 1, "refused": [],
 }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ STATUS = {
     "unfinished": [
         {
             "plan_id": "9c9c939ba08dd0cc", "lane": "backfill", "run": "old-days", "at": "…",
-            "chunks": 1, "committed": 0, "sealed": 1,
+            "chunks": 1, "committed": 0, "sealed": 1, "refused": ["t: column a INT is gone"],
         }
     ],
     "broker": None,

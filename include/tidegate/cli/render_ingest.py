@@ -168,6 +168,8 @@ def print_status(state: Document) -> None:
         chunks = counted(each["chunks"], "chunk")
         say(f"  unfinished: {each['lane']} plan {each['plan_id']} of run {each['run']}")
         say(f"    of {chunks}, {each['committed']} committed and {each['sealed']} sealed")
+        for why in each["refused"]:
+            say(f"    not committed: {why}", "yellow")
     if state["gaps"]:
         skipped = sum(gap["end"] - gap["start"] for gap in state["gaps"])
         gaps = counted(len(state["gaps"]), "gap")

@@ -102,6 +102,12 @@ def changes(old: Decoding, new: Decoding | None) -> list[str]:
     return found
 
 
+def contradictions(old: Decoding, new: Decoding) -> list[str]:
+    """Return why rows of two decodings cannot stand side by side, whichever is first."""
+    found = changes(old, new)
+    return found if found and changes(new, old) else []
+
+
 def in_plan(decodings: Mapping[str, Decoding]) -> list[dict[str, Any]]:
     """Return how a plan has the decodings of its topics: each once, with its topics."""
     topics: dict[Decoding, list[str]] = {}

@@ -100,6 +100,7 @@ class Decoded:
 
     sha256: str
     undecodable: Mapping[str, int]
+    beside: Annotated[tuple[str, ...], OMITTED] = ()
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,8 @@ class Claim(Document):
     spark: str
     supersedes: str | None = None
     root: str | None = None
+    cluster_id: Annotated[str | None, OMITTED] = None
+    columns: Annotated[Mapping[str, Columns | None] | None, OMITTED] = None
 
     @property
     def partitions(self) -> set[tuple[str, int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tidegate.core.cursor import Progress
 from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
@@ -38,6 +39,13 @@ class RefusedFile:
         return (self.etag, self.judged_by) == (etag, judged_by) and not others
 
 
+class LiveDecoding(NamedTuple):
+    """A plan that has a decoding, and how many live offsets were decoded by it."""
+
+    plan_id: str
+    offsets: int
+
+
 @dataclass
 class Fold:
     """The sum of entries 1 to `n`. Sets of offsets are per (topic id, partition)."""
@@ -60,8 +68,8 @@ class Fold:
     abandoned: set[tuple[str, int, str]] = field(default_factory=set)  # (plan, chunk, attempt)
     gaps: list[Gap] = field(default_factory=list)
     cluster_id: str | None = None
-    # topic → digest of a decoding → the first plan that has it.
-    decodings: dict[str, dict[str, str]] = field(default_factory=dict)
+    # topic → digest of a decoding that live rows have.
+    decodings: dict[str, dict[str, LiveDecoding]] = field(default_factory=dict)
     # topic → reason → rows that were committed, those of replaced files included.
     undecodable: dict[str, dict[str, int]] = field(default_factory=dict)
     # Egress. Open claims by plan, each with the target's ends at the plan's first claim.
@@ -74,6 +82,7 @@ class Fold:
     # First claims, by plan, that were released to be sent again: their records are duplicates.
     resent: dict[str, Claim] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)  # plans of replays that were declared sent
+    released: dict[str, list[str]] = field(default_factory=dict)  # plan → how its claims ended
 
     def apply(self, entry: Entry, digest: str) -> None:
         """Add the entry numbered `n + 1`, whose bytes have this digest."""
@@ -94,8 +103,8 @@ class Fold:
                 self.cluster_id = entry.cluster_id
                 self.columns = {**(entry.columns or {}), **self.columns}
                 for topic, decoded in (entry.decoded or {}).items():
-                    plans = self.decodings.setdefault(topic, {})
-                    plans.setdefault(decoded.sha256, entry.plan_id)
+                    offsets = sum(a.end - a.start for a in entry.accounts[topic].values())
+                    self._decode(topic, decoded.sha256, entry.plan_id, offsets)
                     counts = self.undecodable.setdefault(topic, {})
                     for reason, rows in decoded.undecodable.items():
                         counts[reason] = counts.get(reason, 0) + rows
@@ -119,6 +128,9 @@ class Fold:
             case Release():
                 claim = self.claims.pop(entry.plan_id)
                 self.abandoned.add((entry.plan_id, 0, claim.attempt))
+                self.released.setdefault(entry.plan_id, []).append(entry.how)
+                if entry.how != "nothing sent":
+                    self.cluster_id = self.cluster_id or claim.cluster_id
                 if entry.how == "resend":
                     self.resent.setdefault(entry.plan_id, claim)
                 reasons = {each.file: each.reason for each in entry.refused}
@@ -155,10 +167,30 @@ class Fold:
 
     def _replace(self, part: Replaced) -> None:
         old, r = self.live[part.commit], part.range
+        if decoded := (old.decoded or {}).get(r.topic):
+            self._decode(r.topic, decoded.sha256, old.plan_id, -len(r))
         parts = self.replaced.setdefault(part.commit, OffsetSets())
         parts.add((old.topic_ids[r.topic], r.partition), r.start, r.end)
         if not any(self.live_ranges(part.commit)):
             del self.live[part.commit], self.replaced[part.commit]
+
+    def _decode(self, topic: str, sha256: str, plan_id: str, offsets: int) -> None:
+        found = self.decodings.setdefault(topic, {})
+        plan_id, live = found.get(sha256, (plan_id, 0))
+        found[sha256] = LiveDecoding(plan_id, live + offsets)
+        if not live + offsets:
+            del found[sha256]
+
+    def decodings_beside(self, topic: str, replaces: Iterable[Replaced] = ()) -> dict[str, str]:
+        """Return the decodings of a topic's live rows by digest, each with a plan that has it, as
+        they are without the replaced parts.
+        """
+        left = {sha256: each.offsets for sha256, each in self.decodings.get(topic, {}).items()}
+        for n, r in replaces:
+            of = (self.live[n].decoded or {}).get(topic) if n in self.live else None
+            if of and r.topic == topic:
+                left[of.sha256] -= len(r)
+        return {d: self.decodings[topic][d].plan_id for d, offsets in left.items() if offsets > 0}
 
     def live_ranges(self, n: int) -> Iterator[tuple[str, OffsetRange]]:
         """Yield topic id and range of the parts of a live commit that none has replaced."""

@@ -9,7 +9,9 @@ from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Re
 from tidegate.core.fold import REPLAY, RESEND, Fold
 from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Columns
 from tidegate.core.replacement import Replaced
+from tidegate.core.source_root import overlap
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,24 @@ class NotLive:
     ranges: tuple[OffsetRange, ...]
 
 
-Verdict = Accepted | Adopt | CoveredBy | PartlyCovered | Lost | Refused | CutTo | NotLive
+@dataclass(frozen=True)
+class Unchecked:
+    """Live rows have these decodings, by topic, that the entry's were not compared with."""
+
+    decodings: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The plan was made by what the ledger contradicts now; another one is needed."""
+
+    reason: str
+
+
+Verdict = (
+    Accepted | Adopt | CoveredBy | PartlyCovered | Lost | Refused | CutTo | NotLive | Unchecked
+    | Moved
+)  # fmt: skip
 
 
 def judge(fold: Fold, entry: Entry) -> Verdict:
@@ -110,7 +129,15 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
         if earlier.attempt == claim.supersedes:
             return Accepted()
         return Refused(f"attempt {earlier.attempt} holds the claim")
-    if claim.lane == REPLAY:  # it repeats others on purpose
+    is_replay = claim.lane == REPLAY
+    if why := moved(
+        fold,
+        claim.cluster_id,
+        None if is_replay else claim.root,
+        None if is_replay else claim.columns,
+    ):
+        return Moved(why)
+    if is_replay:  # it repeats others on purpose
         return Accepted()
     names = {file.name for file in claim.files}
     for other in (each for each in fold.claims.values() if each.lane != REPLAY):
@@ -119,6 +146,14 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
         # Even disjoint ranges: two senders of one partition would mix its order.
         if both := claim.partitions & other.partitions:
             return Refused(f"plan {other.plan_id} sends of partition {min(both)[1]}")
+        if claim.root and other.root and overlap(claim.root, other.root):
+            return Refused(f"plan {other.plan_id} sends files below {other.root}")
+        if _differ(claim.cluster_id, other.cluster_id):
+            return Refused(f"plan {other.plan_id} sends to cluster {other.cluster_id}")
+        mine, theirs = claim.columns or {}, other.columns or {}
+        for kind in mine.keys() & theirs.keys() - fold.columns.keys():
+            if mine[kind] is None or mine[kind] != theirs[kind]:
+                return Refused(f"plan {other.plan_id} decides the columns of {kind}")
     if same := sorted(f.name for f in claim.files if fold.sent.get(f.name) == f.etag):
         return Refused(f"{same[0]} was sent already")
     if claim.lane != RESEND and (sent := sorted(names & fold.sent.keys())):
@@ -133,16 +168,53 @@ def _judge_commit(fold: Fold, commit: Commit) -> Verdict:
         return Adopt(n)
     if (commit.plan_id, commit.chunk, commit.attempt) in fold.abandoned:
         return Refused(f"attempt {commit.attempt} was abandoned")
+    if why := moved(fold, commit.cluster_id):
+        return Moved(why)
     if commit.replaces:
         wrong = not_live(fold, commit.topic_ids, [r for _, r in commit.ranges], commit.replaces)
-        return NotLive(wrong) if wrong else Accepted()
+        return NotLive(wrong) if wrong else _compared(fold, commit)
     window = tuple(r for _, r in commit.ranges)
     covered = [] if commit.lane == REPLAY else fold.covered_part(window, commit.topic_ids)
     if not covered:
-        return Accepted()
+        return _compared(fold, commit)
     if fold.covers(window, commit.topic_ids):
         return CoveredBy(fold.commits_over(window, commit.topic_ids))
     return PartlyCovered(tuple(covered))
+
+
+def _compared(fold: Fold, commit: Commit) -> Accepted | Unchecked:
+    unchecked = tuple(
+        (topic, digest)
+        for topic, own in sorted((commit.decoded or {}).items())
+        for digest in fold.decodings_beside(topic, commit.replaces)
+        if digest not in (own.sha256, *own.beside)
+    )
+    return Unchecked(unchecked) if unchecked else Accepted()
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    """Return whether two ids that are known are of different clusters."""
+    return None not in (one, other) and one != other
+
+
+def moved(
+    fold: Fold,
+    cluster_id: str | None,
+    root: str | None = None,
+    columns: Mapping[str, Columns | None] | None = None,
+) -> str | None:
+    """Return what of a plan the ledger contradicts: its cluster, the root of its files' names, or
+    their columns, by format; None: nothing.
+    """
+    if _differ(cluster_id, fold.cluster_id):
+        return f"it is of cluster {cluster_id}, and the ledger of {fold.cluster_id}"
+    for was in sorted(fold.roots):
+        if root and overlap(root, was):
+            return f"files were sent by their names below {was}, and it has them below {root}"
+    for kind, given in (columns or {}).items():
+        if given != fold.columns.get(kind, given):
+            return f"its files of {kind} have other columns than those that were sent first"
+    return None
 
 
 def not_live(

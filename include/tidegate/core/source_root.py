@@ -6,6 +6,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
 _GLOB = re.compile(r"[*?\[]")
@@ -92,6 +93,12 @@ class Root:
     def path(self, name: str) -> str:
         """Return the path of a file of this root as Spark writes it."""
         return f"{self.native.rstrip('/')}/{name}"
+
+
+def overlap(one: str, other: str) -> bool:
+    """Return whether a root is above or below another one: files would have a name of each."""
+    a, b = PurePosixPath(one), PurePosixPath(other)
+    return a != b and (a.is_relative_to(b) or b.is_relative_to(a))
 
 
 def _regex(pattern: str) -> str:

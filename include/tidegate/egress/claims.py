@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from tidegate.broker.target import TargetSurvey
 from tidegate.core.entries import Claim, Release
-from tidegate.core.judge import Adopt, Lost, PartlyCovered, Refused
+from tidegate.core.judge import Adopt, Lost, Moved, PartlyCovered, Refused
 from tidegate.core.plan import Columns, LeftOutFile, Plan
 from tidegate.egress.lake_source import window_of
-from tidegate.egress.plan import root_of
+from tidegate.egress.plan import columns_of, root_of
 from tidegate.egress.sender import TaskEnded, cluster_sender, sender_identity
 from tidegate.egress.takeover import not_dead
 from tidegate.errors import ConfigurationError, PlanDead, SenderAlive
@@ -57,10 +57,16 @@ def claim(
         supersedes=open_claim.attempt if open_claim else None,
         root=root_of(plan).url if plan.files else None,
         spark=opened.run.spark.line,
+        cluster_id=plan.cluster_id,
+        columns=columns_of(plan),
     )
     match ledger.append(new, run=run.run_id):
         case Refused(reason):
             raise SenderAlive(f"plan {plan.id}: {reason}; try again later")
+        case Moved(reason):
+            raise PlanDead(
+                f"plan {plan.id}: {reason}; clear the task that plans, or start a new run"
+            )
         case Adopt():
             return None
         case PartlyCovered():

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
 from typing import Any
 
 from tidegate import faults
 from tidegate.broker.target import TargetSurvey, survey_target
 from tidegate.core.chunking import chunked
 from tidegate.core.fold import REPLAY, RESEND, Fold
+from tidegate.core.judge import moved
 from tidegate.core.offsets import Window
-from tidegate.core.plan import Plan, TargetTopic
+from tidegate.core.plan import Columns, Plan, TargetTopic
 from tidegate.core.requests import Live
+from tidegate.core.source_root import overlap
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
 from tidegate.egress.byte_settings import byte_settings, changed
@@ -213,9 +214,8 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
     if spec.source.path is None:
         return
     now = Root.of(spec.source.path).url
-    for was in sorted(opened.ledger.fold.roots - {now}):
-        new, old = PurePosixPath(now), PurePosixPath(was)
-        if old.is_relative_to(new) or new.is_relative_to(old):
+    for was in sorted(opened.ledger.fold.roots):
+        if overlap(was, now):
             raise ConfigurationError(
                 f"pipeline {spec.name!r}: files were sent by their names below {was}, and "
                 f"source.path now has them below {now}: what was sent would be sent again. Leave "
@@ -231,6 +231,10 @@ def _is_claimable(fold: Fold, plan: Plan) -> bool:
         return False  # resumed only after its sender is proven dead
     if any(plan_id == plan.id for plan_id, _, _ in fold.abandoned):
         return False  # its claim was released
+    is_live = plan.files and plan.lane != REPLAY
+    root = root_of(plan).url if is_live else None
+    if moved(fold, plan.cluster_id, root, columns_of(plan) if is_live else None):
+        return False
     if plan.files:
         sent = (
             fold.sent.get(file.name) == file.etag
@@ -239,6 +243,14 @@ def _is_claimable(fold: Fold, plan: Plan) -> bool:
         )
         return not any(sent) and not sources.changed(root_of(plan), plan.files)
     return not fold.sent_part(window_of(plan), plan.topics)
+
+
+def columns_of(plan: Plan) -> dict[str, Columns | None] | None:
+    """Return the columns of a plan's files by format, as its claim has them: None where it does not
+    know them; nothing where they are declared, or of a lake.
+    """
+    source = plan.byte_settings["source"]
+    return {source["format"]: plan.columns} if plan.files and source["columns"] is None else None
 
 
 def root_of(plan: Plan) -> Root:

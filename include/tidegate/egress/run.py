@@ -54,4 +54,11 @@ def early_end(run: EgressRun) -> EarlyEnd:
             f"the claim of plan {plan.id}: some of its rows may be sent, and only the others "
             "will be"
         )
+    ends = fold.released.get(plan.id, [])
+    if ends[-1:] == ["declare sent"]:
+        return EarlyEnd(f"plan {plan.id} was declared sent", finished=True)
+    if "resend" in ends:
+        return EarlyEnd(
+            f"some rows of plan {plan.id} may be sent; its claim was released to send all again"
+        )
     return EarlyEnd(f"nothing of plan {plan.id} was sent")

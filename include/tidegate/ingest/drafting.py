@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.broker.retention import expiries
 from tidegate.broker.unreadable import find
-from tidegate.core import decoding, unreadable_records
+from tidegate.core import decoding, replacement, unreadable_records
 from tidegate.core.chunking import chunked
 from tidegate.core.draft import Draft, draft_live
 from tidegate.core.fold import Fold
@@ -116,7 +116,14 @@ def plan_of(
     chunks = draft.chunks or chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
     topics = sorted({r.topic for window in chunks for r in window})
     declared = decodings.declared(
-        run.spec.name, run.spec.decoding, store, fold, sorted({*run.topics, *topics})
+        run.spec.name,
+        run.spec.decoding,
+        store,
+        fold,
+        sorted({*run.topics, *topics}),
+        replacement.replaces_from_json(draft.replay["replaces"][0])
+        if draft.replay and len(chunks) == 1
+        else (),
     )
     decode = {topic: declared[topic] for topic in topics if topic in declared}
     most = file_size.records_per_file(

@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 from tidegate import faults
 from tidegate.broker.cluster import Survey
 from tidegate.broker.unreadable import find
+from tidegate.core import decoding
 from tidegate.core.draft import Draft
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live
 from tidegate.core.partition import Reason, of_range
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
-from tidegate.errors import BrokerError, LakeUnavailable, ReplayRefused
+from tidegate.errors import BrokerError, ConfigurationError, LakeUnavailable, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
-from tidegate.lake import attempts, boundaries, committing, placing
+from tidegate.lake import attempts, boundaries, committing, decodings, placing
 from tidegate.lake.attempts import Attempt, Manifest, Staged
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
@@ -65,14 +66,17 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
         found = _examined(opened, kept[0])
         cause = found if isinstance(found, str) else None
         if cause is None and not (replan and current.plan.replay is None):
-            if isinstance(found, Living) and found.chunks:
+            if chunks_to_commit(ledger.fold, current.plan):
                 _warn_of_other_settings(run, current.plan)
             return Planned(current, known=True)
         if cause:
             logger.warning("plan %s: %s; making a new plan", current.plan.id, cause)
         # Its sealed chunks are proven, and may have expired in Kafka.
         ledger.refresh()
-        committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
+        try:
+            committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
+        except ConfigurationError as error:  # its decoding; it is kept
+            logger.warning("%s", error)
         if current.plan.replay is not None:
             raise ReplayRefused(
                 f"pipeline {run.spec.name!r}: replay {current.plan.replay['id']!r}, plan "
@@ -99,6 +103,17 @@ def _warn_of_other_settings(run: Run, plan: Plan) -> None:
         now.append(f"isolation: {spec.isolation}, was {plan.isolation}")
     if gone := sorted(plan.topics.keys() - set(run.topics)):
         now.append(f"topics: without {', '.join(gone)}")
+    decoded = decoding.of_plan(plan)
+    if other := sorted(
+        t for t in plan.topics if decoded.get(t) != decoding.of_topic(spec.decoding, t)
+    ):
+        now.append(f"decode: another one for {', '.join(other)}")
+    was = plan.parquet
+    for name, value in vars(spec.parquet(was.max_records_per_file)).items():
+        if getattr(was, name) != value:
+            now.append(f"{name}: {value}, was {getattr(was, name)}")
+    if plan.replay and plan.keep_replaced != spec.keep_replaced:
+        now.append(f"keep_replaced: {spec.keep_replaced}, was {plan.keep_replaced}")
     largest = max(sum(map(len, window)) for window in plan.chunks)
     if plan.replay is None and largest > run.chunk_size:
         now.append(f"max_records: {run.chunk_size:,}, the largest chunk has {largest:,} offsets")
@@ -191,6 +206,8 @@ def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) ->
     to_stage = [number for number in chunks if number not in kept.unproven]
     if not to_stage:
         return Living(kept)
+    for wrong in decodings.contradictions(opened.store, fold, plan, to_stage).values():
+        return f"newer rows have another `decode`: {wrong[0]}"
     seen = drafting.surveyed(opened.run, sorted(plan.topics))
     return _unreadable_because(opened.run, plan, to_stage, seen) or Living(kept, to_stage, seen)
 

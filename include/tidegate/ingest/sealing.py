@@ -16,7 +16,8 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import probe
 from tidegate.core.entries import Abandon, Gap
-from tidegate.core.judge import Lost
+from tidegate.core.fold import Fold
+from tidegate.core.judge import Lost, not_live
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import Reason, of_range, of_topic
 from tidegate.core.plan import Plan
@@ -24,6 +25,7 @@ from tidegate.core.wording import counted
 from tidegate.errors import (
     AttemptWrong,
     BrokerError,
+    ConfigurationError,
     IdentityChanged,
     LakeDamaged,
     OtherFormat,
@@ -31,7 +33,7 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.ingest import truncation
-from tidegate.lake import attempts, plans
+from tidegate.lake import attempts, decodings, plans
 from tidegate.lake.attempts import Attempt, Manifest, Staged
 from tidegate.lake.ledger import Appended
 from tidegate.runs.run import OpenRun, Run
@@ -227,7 +229,28 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
         for attempt, error in outcomes.unknown.items()
         if attempt.chunk not in outcomes.sealed
     }
+    if contradicted := decodings.contradictions(store, fold, plan, _committable(fold, plan)):
+        now = attempts.staged_files(store, plan.id)
+        sealed = attempts.sealed(store, plan, fold, now, opened.manifests)
+        unproven |= {
+            number: decodings.refusal(plan, number, wrong)
+            for number, wrong in contradicted.items()
+            if number in sealed
+        }
     return Kept(plan, outcomes.sealed, unproven, staged)
+
+
+def _committable(fold: Fold, plan: Plan) -> Iterator[int]:
+    """Yield the chunks that the ledger would still accept, whatever their columns."""
+    for number, window in enumerate(plan.chunks):
+        if (plan.id, number) in fold.committed:
+            continue
+        if plan.replay:
+            refused = bool(not_live(fold, plan.topics, window, plan.replaces(number)))
+        else:
+            refused = bool(fold.covered_part(window, plan.topics))
+        if not refused:
+            yield number
 
 
 def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:
@@ -237,7 +260,8 @@ def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:
         for r in plan.chunks[chunk]:
             same = (plan.topics[r.topic], r.partition) == (gap.topic_id, gap.partition)
             if same and max(r.start, gap.start) < min(r.end, gap.end):
-                raise BrokerError(
+                kind = BrokerError if error.kind == "transient" else ConfigurationError
+                raise kind(
                     f"{gap.topic}-{gap.partition} [{gap.start}, {gap.end}) has {gap.reason}, but "
                     f"plan {plan.id}, chunk {chunk}, has read {r}, and cannot be sealed now: "
                     f"{error}. No gap was recorded; try again. To give these rows up, use "

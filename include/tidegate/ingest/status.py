@@ -20,7 +20,7 @@ from tidegate.core.partition import LeftOut
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
 from tidegate.ingest import truncation
 from tidegate.ingest.plan import chunks_to_commit
-from tidegate.lake import plans
+from tidegate.lake import decodings, plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import CommittedFile, live_files
 from tidegate.lake.ledger import Ledger, existing, last_entry
@@ -196,6 +196,15 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
                     "chunks": len(plan.chunks),
                     "committed": len(plan.chunks) - len(left),
                     "sealed": len(chunks & set(left)),
+                    "refused": sorted(
+                        {
+                            each
+                            for wrong in decodings.contradictions(
+                                store, fold, plan, sorted(chunks & set(left))
+                            ).values()
+                            for each in wrong
+                        }
+                    ),
                 }
             )
     return sorted(found, key=lambda each: (each["at"] or "", each["plan_id"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from tidegate import faults
@@ -11,10 +12,25 @@ from tidegate.core import decoding
 from tidegate.core.entries import Account, Commit, Decoded, Reference
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
-from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
+from tidegate.core.judge import (
+    Accepted,
+    Adopt,
+    Moved,
+    NotLive,
+    Refused,
+    Unchecked,
+    Verdict,
+    judge,
+)
 from tidegate.core.plan import Plan
-from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, TidegateError
-from tidegate.lake import attempts
+from tidegate.errors import (
+    AttemptAbandoned,
+    IdentityChanged,
+    LakeDamaged,
+    ReplayRefused,
+    TidegateError,
+)
+from tidegate.lake import attempts, decodings
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.placing import finalise_each, unplaced
@@ -44,7 +60,8 @@ def commit(
     for file in manifest.files:
         if sizes.get(file.path) != file.size:
             verdict = judge(ledger.refresh(), entry)
-            if not isinstance(verdict, Accepted):  # the sweeper may delete what is refused
+            # The sweeper may delete what is refused.
+            if not isinstance(verdict, Accepted | Unchecked):
                 return verdict
             raise LakeDamaged(
                 f"{store.uri(file.path)} is missing or changed since it was sealed; "
@@ -52,7 +69,21 @@ def commit(
                 "is then staged again"
             )
     store.check_placing([(f.path, f.final, f.size) for f in manifest.files])
-    return append(ledger, entry, run=run)
+    while isinstance(outcome := append(ledger, entry, run=run), Unchecked):
+        wrong = decodings.contradictions(store, ledger.fold, plan, [attempt.chunk])
+        if wrong:
+            raise decodings.refusal(plan, attempt.chunk, wrong[attempt.chunk])
+        entry = _beside(entry, outcome)
+    return outcome
+
+
+def _beside(entry: Commit, outcome: Unchecked) -> Commit:
+    """Return an entry that names the decodings that its own were compared with."""
+    decoded = dict(entry.decoded or {})
+    for topic, digest in outcome.decodings:
+        beside = tuple(sorted({*decoded[topic].beside, digest}))
+        decoded[topic] = replace(decoded[topic], beside=beside)
+    return replace(entry, decoded=decoded)
 
 
 def commit_entry(
@@ -164,6 +195,8 @@ def _committed(
             return n
         case Refused(reason):
             raise AttemptAbandoned(f"plan {plan.id}, chunk {number}: {reason}")
+        case Moved(reason):
+            raise IdentityChanged(f"plan {plan.id}, chunk {number}: {reason}; it is not committed")
         case NotLive(ranges):
             raise ReplayRefused(
                 f"plan {plan.id}, chunk {number}: others have replaced {ranges[0]} meanwhile; "
