@@ -511,19 +511,20 @@ class Checker:
             self.final[f["final"]] = commit, known
         self.holes |= {(commit.n, key): account["holes"] for key, account in accounts.items()}
 
-    def holder(self, f: Form) -> int | None:
-        """Return the live commit that has the first offset of each part of a file, or None."""
-        found = set()
+    def holders_of(self, own: int, f: Form) -> set[int | None]:
+        """Return the live commits of a file's parts, or None: one, if its `own` is among them."""
+        found = set[int | None]()
         for key, (first, *_) in f["parts"].items():
             at = bisect_right(self.holders[key], (first, sys.maxsize)) - 1
             start, end, n = self.holders[key][at] if at >= 0 else (0, 0, None)
             found.add(n if start <= first < end else None)
-        self.same("torn", f["final"], commits=(len(found), 1))
-        return found.pop()
+        if own in found:
+            self.same("torn", f["final"], commits=(len(found), 1))
+        return found
 
     def check_files(self, placed: set[int]) -> None:
         """Their offsets are exactly those of the ranges without the recorded holes."""
-        live = [(c, f) for c, f in self.final.values() if self.holder(f) == c.n]
+        live = [(c, f) for c, f in self.final.values() if c.n in self.holders_of(c.n, f)]
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(lambda each: self.offsets(each[1], each[0].n in placed), live))
         self.files, self.rows = len(live), sum(len(o) for each in found for o in each.values())
@@ -607,8 +608,9 @@ class Checker:
                 continue
             key, (first, *_) = next(iter(f["parts"].items()))
             is_kept = any(k[:2] == (commit.n, key) and first in k[2] for k in kept)
-            if self.holder(f) not in {commit.n, *unplaced} and not is_kept:
-                self.add("not-live", path, f"commit {self.holder(f)} has replaced it")
+            holders = self.holders_of(commit.n, f)
+            if not holders & {commit.n, *unplaced} and not is_kept:
+                self.add("not-live", path, f"of commits {sorted(map(str, holders))} now")
 
     def check_receipts(
         self, commit: Commit, plan: Form, files: list[Form] | None, sent: list[Form]

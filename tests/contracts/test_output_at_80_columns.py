@@ -74,6 +74,7 @@ flights: 1 live commit, the newest is #2
   last change: commit #2, 1h 55m ago, by scheduled__2026-03-14T10:00:00+00:00
   unfinished: backfill plan 9c9c939ba08dd0cc of run old-days
     of 1 chunk, 0 committed and 1 sealed
+    not committed: t: column a INT is gone
   1 gap of 1 offset: tidegate offsets show flights
 flights  {TOPIC_ID}
   partition  origin         cursor      log start            end        lag

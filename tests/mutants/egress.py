@@ -261,7 +261,7 @@ MUTANTS = (
     ),
     Mutant(
         "no order into a compacted topic",
-        "egress/send.py",
+        "egress/plan.py",
         '    if compacted and not (settings["order_by"] or settings["source"]["lake"]):\n',
         "    if False:\n",
         "tests/unit/egress/test_changed_inputs.py::test_rows_without_order_do_not_go_into_a_compacted_topic",

@@ -4,6 +4,27 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a manifest is of its own attempt",
+        "lake/attempts.py",
+        "        if manifest.attempt != attempt:\n",
+        "        if False:\n",
+        "tests/unit/test_small_inputs.py::test_a_manifest_of_another_attempt_is_damage",
+    ),
+    Mutant(
+        "a late copy is looked for one day",
+        "lake/placing.py",
+        "placed is not None and time.time() - placed >= LATE",
+        "placed is not None",
+        "tests/unit/test_small_inputs.py::test_a_late_copy_is_looked_for_one_day",
+    ),
+    Mutant(
+        "a late copy of a kept file, too",
+        "lake/placing.py",
+        "_is_due(store, n, keep + int(LATE))",
+        "_is_due(store, n, keep)",
+        "tests/unit/test_small_inputs.py::test_a_late_copy_of_a_kept_file_is_looked_for_one_day",
+    ),
+    Mutant(
         "a hidden topic has not expired",
         "ingest/verify.py",
         "if r.topic not in seen.topic_ids and r.topic in expected:",

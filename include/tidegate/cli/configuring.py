@@ -130,7 +130,7 @@ def _name_of(output: Path | None, name: str | None) -> str:
 
 def _named(path: Path) -> Path:
     """Return the file of a pipeline that is given by its name; any other path as it is."""
-    if path.exists() or path.name != str(path) or path.suffix:
+    if path.is_file() or path.name != str(path) or path.suffix:
         return path
     return next((each for each in pipeline_files.paths() if each.stem == path.name), path)
 

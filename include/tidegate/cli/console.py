@@ -64,12 +64,26 @@ class NoteHandler(logging.Handler):
 
 def say(text: str | Text, style: str | None = None) -> None:
     """Print a line of the result on stdout. It is never broken or cut: a terminal may wrap it."""
-    out.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    out.print(_printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def note(text: str, style: str | None = None) -> None:
     """Print a progress line or a warning on stderr, neither broken nor cut."""
-    err.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    err.print(_printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _printable(text: str | Text) -> str | Text:
+    """Return a text without the control characters that values, reasons and errors may have."""
+    from tidegate.core.printable import CONTROL, printable
+
+    if isinstance(text, str):
+        return printable(text)
+    if CONTROL.search(text.plain):
+        text = text.copy()
+        text.plain = CONTROL.sub(
+            "\N{REPLACEMENT CHARACTER}", text.plain
+        )  # styles keep their places
+    return text
 
 
 def say_columns(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -77,7 +91,10 @@ def say_columns(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     A name that begins with `>` is aligned to the right. (Tables of rich cut what is too wide.)
     """
-    lines = [[name.removeprefix(">") for name in names], *rows]
+    from tidegate.core.printable import printable_name
+
+    heading = [name.removeprefix(">") for name in names]
+    lines = [[printable_name(cell) for cell in line] for line in (heading, *rows)]
     widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
     for n, line in enumerate(lines):
         cells = [
@@ -106,7 +123,9 @@ def now() -> datetime:
 
 def bold(name: str, text: str = "") -> Text:
     """Return a name in bold, and the text that follows it."""
-    return Text.assemble((name, "bold"), text)
+    from tidegate.core.printable import printable
+
+    return Text.assemble((printable(name), "bold"), printable(text))
 
 
 def answer(document: Any, show: Callable[[Any], None], *, as_json: bool) -> None:

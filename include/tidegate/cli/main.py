@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import json
 import logging
 import sys
@@ -57,6 +58,8 @@ def _keep_garbage() -> None:
 def run() -> None:
     """Run the command line; exit codes are those of docs/errors.md."""
     atexit.register(_keep_garbage)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what a terminal cannot show is an escape
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[NoteHandler()])
     for library in ("httpx", "airflow"):  # each request, and each start
         logging.getLogger(library).setLevel(logging.WARNING)

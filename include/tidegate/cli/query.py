@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
+from rich.highlighter import JSONHighlighter
 
 from tidegate.cli.console import (
     Document,
@@ -25,7 +26,7 @@ from tidegate.cli.console import (
     say_columns,
 )
 from tidegate.cli.windows import Zone
-from tidegate.core.printable import printable, printable_name
+from tidegate.core.printable import CONTROL, printable, printable_name
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
@@ -164,12 +165,8 @@ def _print_records(found: Document) -> None:
         for name, value in each["headers"]:
             say(f"  header {printable(name)}: {_of_record(value)}")
         value = each["value"]
-        try:
-            form = json.loads(value["text"]) if value and "text" in value else None
-        except ValueError:
-            form = None
-        if isinstance(form, dict | list):
-            out.print_json(value["text"])
+        if value and (lines := _indented(value.get("text", ""))):
+            out.print(JSONHighlighter()(lines), soft_wrap=True)
         else:
             say(f"  value  {_of_record(value)}")
         typed = each.get("columns", {})
@@ -180,6 +177,20 @@ def _print_records(found: Document) -> None:
             say(f"  {printable(each['undecodable'])}", "yellow")
     if not found["records"]:
         note("no records")
+
+
+def _indented(text: str) -> str | None:
+    """Return an object or an array of JSON in lines, with its control characters as escapes; None
+    for any other text.
+    """
+    try:
+        form = json.loads(text)
+        if not isinstance(form, dict | list):
+            return None
+        lines = json.dumps(form, indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", lines)
 
 
 def _of_record(value: Mapping[str, str] | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from tidegate.core.schema import Field, Fields, Type, widest
+from tidegate.core.schema import DEEPEST, Field, Fields, Type, widest
 
 _EXACT_DIGITS = 15  # a double keeps so many digits of a number
 _TIMESTAMP = re.compile(
@@ -53,9 +53,16 @@ def extended(texts: Iterable[bytes | str], declared: Fields, unfit: Collection[s
 def _object(value: Mapping[str, Any], *, as_text: bool) -> Type:
     fields: dict[str, Field] = {}
     for name, inner in value.items():
+        if not _is_column(name):
+            continue
         # Of two names that differ in case, readers of SQL would take either.
         fields.setdefault(name.lower(), Field(name, _kind(inner, as_text=as_text)))
     return Type("struct", parts=tuple(fields.values()))
+
+
+def _is_column(name: str) -> bool:
+    """Return whether a pipeline file can declare a column of this name: it expands `${…}`."""
+    return bool(name) and name.isprintable() and "${" not in name
 
 
 def _kind(value: Any, *, as_text: bool) -> Type:
@@ -77,8 +84,9 @@ def _kind(value: Any, *, as_text: bool) -> Type:
             return Type("timestamp")
         case str() if _DATE.fullmatch(value):
             return Type("date")
-        case dict() if value:
-            return _object(value, as_text=as_text)
+        case dict():
+            found = _object(value, as_text=as_text)
+            return found if found.parts else _STRING
         case list():
             element = _NOTHING
             for each in value:
@@ -110,10 +118,13 @@ def _merged(one: Type, other: Type) -> Type:
     return _STRING
 
 
-def _settled(kind: Type) -> Type:
-    """Return a type without marks; what was always null is text."""
+def _settled(kind: Type, room: int = DEEPEST) -> Type:
+    """Return a type without marks; what was always null is text, and what is nested too deep."""
     if kind == _NOTHING:
         return _STRING
     if kind == _LARGE:
         return _BIGINT
-    return Type(kind.name, kind.digits, tuple(Field(n, _settled(t)) for n, t in kind.parts))
+    if kind.parts and not room:
+        return _STRING
+    parts = tuple(Field(n, _settled(t, room - 1)) for n, t in kind.parts)
+    return Type(kind.name, kind.digits, parts)

@@ -25,7 +25,7 @@ _BLANKS = re.compile(r"\s*")
 _TOKEN = re.compile(r"(?:([A-Za-z_]\w*|\d+(?!\w))|`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([,:<>()]))")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Spark's own names have no other letters
 _MOST_DIGITS = 38
-_DEEPEST = 30
+DEEPEST = 30
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ class _Reader:
             near = did_you_mean(name, NAMES) or f"; the types are: {', '.join(NAMES)}"
             raise self.wrong(f"unknown type {word}{near}", at)
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise self.wrong(f"types are nested deeper than {_DEEPEST}", at)
+        if self._depth > DEEPEST:
+            raise self.wrong(f"types are nested deeper than {DEEPEST}", at)
         found = self._nested(name)
         self._depth -= 1
         return found

@@ -184,7 +184,24 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
         target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
         columns=backlog.columns,
     )
+    if planned.has_work:
+        refuse_unordered(planned, target)
     return planned, backlog
+
+
+def refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
+    """Raise ConfigurationError for rows without an order and a compacted topic, which keeps the
+    last record of a key.
+    """
+    settings = plan.byte_settings
+    compacted = sorted(topic for topic, state in target.topics.items() if state.compacted)
+    if compacted and not (settings["order_by"] or settings["source"]["lake"]):
+        raise ConfigurationError(
+            f"pipeline {plan.pipeline!r}: {', '.join(compacted)} is compacted and keeps the last "
+            "record of a key; rows of files have no order, so which one is the last is left to "
+            "chance: give order_by. Nothing was sent",
+            topics=compacted,
+        )
 
 
 def _takes_all(run: EgressRun, plan: Plan, backlog: Backlog) -> bool:

@@ -29,12 +29,11 @@ from tidegate.egress.lake_source import (
     open_lake_of,
     window_of,
 )
-from tidegate.egress.plan import living_plan, plan, root_of, survey
+from tidegate.egress.plan import living_plan, plan, refuse_unordered, root_of, survey
 from tidegate.egress.sender import TaskEnded, held
 from tidegate.egress.sent_records import ISOLATION, Rows, count_resent
 from tidegate.egress.takeover import not_ended
 from tidegate.errors import (
-    ConfigurationError,
     IdentityChanged,
     PlanDead,
     ReplayRefused,
@@ -108,7 +107,7 @@ def _send(
         _refuse_changed_files(planned)
     target = _check_target(run, planned)
     refuse_contradictions(run.spec, run.kafka)
-    _refuse_unordered(planned, target)
+    refuse_unordered(planned, target)
     rows = rows_of(planned, lake)
     with held() as attempt:
         claim = claims.claim(opened, planned, target, task_ended, attempt)
@@ -324,21 +323,6 @@ def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError 
             f"plan {claim.plan_id}: {failure or 'no answer'}; and its driver is not proven to have "
             f"ended: {why}. The claim stands: a retry looks again"
         ) from failure
-
-
-def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
-    """Raise ConfigurationError for rows without an order and a compacted topic, which keeps the
-    last record of a key.
-    """
-    settings = plan.byte_settings
-    compacted = sorted(topic for topic, state in target.topics.items() if state.compacted)
-    if compacted and not (settings["order_by"] or settings["source"]["lake"]):
-        raise ConfigurationError(
-            f"pipeline {plan.pipeline!r}: {', '.join(compacted)} is compacted and keeps the last "
-            "record of a key; rows of files have no order, so which one is the last is left to "
-            "chance: give order_by. Nothing was sent",
-            topics=compacted,
-        )
 
 
 def _refuse_changed_files(plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
@@ -147,25 +148,71 @@ def query(
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the names of the columns and the rows of SQL of DuckDB over datasets or tables.
 
-    Times are in UTC; those that Python has not, before the year 1 or after 9999, are text.
-    ConfigurationError for what DuckDB refuses, with `hint` if a name is unknown, and without the
-    package `duckdb`.
+    Times are in UTC; those that Python has not (infinite, before the year 1 or after 9999), and
+    intervals, are text. ConfigurationError for what DuckDB refuses, with `hint` if it does not
+    know a name or cannot parse the text, and without the package `duckdb`.
     """
-    with _duckdb() as connection:
+    with tempfile.TemporaryDirectory(prefix="tidegate-sql-") as private, _duckdb() as connection:
         import duckdb
 
         for name, view in views.items():
             connection.register(name, view)
+        # Neither files nor variables of this process can be read, and no file be written, but in a
+        # directory of its own for what does not fit in memory (by default `.tmp` in this one).
+        connection.execute(f"SET temp_directory = '{private.replace(chr(39), chr(39) * 2)}'")
         connection.execute("SET TimeZone = 'UTC'")
-        # Neither files nor variables of this process can be read, and no file be written.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET python_enable_replacements = false")
+        # Else a log or a profile could be printed among the rows, or abort the process.
+        connection.execute("SET allowed_configs = ['TimeZone']")
+        connection.execute("SET lock_configuration = true")
         try:
-            result = connection.execute(sql)
-            return [each[0] for each in result.description or ()], result.fetchall()
+            found = connection.sql(sql)
+            if found is None:
+                raise ConfigurationError("there is no SQL statement")
+            return found.columns, _with_texts(found).fetchall()
         except duckdb.Error as error:
-            said = hint if isinstance(error, duckdb.CatalogException) else ""
-            raise ConfigurationError(f"{error}{said}") from None
+            unknown = isinstance(error, duckdb.CatalogException | duckdb.ParserException)
+            raise ConfigurationError(f"{error}{hint if unknown else ''}") from None
+
+
+_TIMES = {
+    "date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone",
+}  # fmt: skip
+
+
+def _with_texts(found: Any) -> Any:
+    """Return a relation of DuckDB with texts for what Python's types would change."""
+    names = [f"c{n}" for n in range(len(found.columns))]  # two columns may have one name
+    values = ", ".join(map(_value, names, found.types))
+    return found.query("_answer", f"SELECT {values} FROM _answer AS t({', '.join(names)})")
+
+
+def _value(name: str, kind: Any) -> str:
+    if kind.id in _TIMES:
+        union = f"UNION(text VARCHAR, value {kind})"
+        text, value = f"union_value(text := {name}::VARCHAR)", f"union_value(value := {name})"
+        return f"CASE WHEN isinf({name}) THEN {text}::{union} ELSE {value}::{union} END"
+    return f"CAST({name} AS {_text_of_intervals(kind)})" if "INTERVAL" in str(kind) else name
+
+
+def _text_of_intervals(kind: Any) -> str:
+    """Return a type of DuckDB with VARCHAR in the place of INTERVAL."""
+    match kind.id:
+        case "interval":
+            return "VARCHAR"
+        case "list":
+            return f"{_text_of_intervals(dict(kind.children)['child'])}[]"
+        case "array":
+            parts = dict(kind.children)
+            return f"{_text_of_intervals(parts['child'])}[{parts['size']}]"
+        case "map":
+            parts = dict(kind.children)
+            return f"MAP({', '.join(_text_of_intervals(parts[n]) for n in ('key', 'value'))})"
+        case "struct":
+            inner = (f"{views.quoted(n)} {_text_of_intervals(k)}" for n, k in kind.children)
+            return f"STRUCT({', '.join(inner)})"
+    return str(kind)
 
 
 def _duckdb() -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core import columns, parquet_settings, schema
 from tidegate.core.schema import Fields, Type
+from tidegate.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,14 @@ def of(engine: str, lake: Directory) -> str:
 
 
 def _duckdb(lake: Directory) -> str:
+    if "\\" in lake.place:
+        raise ConfigurationError(
+            f"{lake.place}: no glob of DuckDB has a backslash in a directory; use `tidegate sql`"
+        )
+    place = re.sub(r"[*?\[]", r"[\g<0>]", lake.place)  # a set of one character
     return (
-        f"CREATE OR REPLACE VIEW {_name(lake.name)} AS\nSELECT * FROM read_parquet("
-        f"{_text(lake.place + '**/*.parquet')},\n"
+        f"CREATE OR REPLACE VIEW {quoted(lake.name)} AS\nSELECT * FROM read_parquet("
+        f"{_text(place + '**/*.parquet')},\n"
         "    hive_partitioning = true, union_by_name = true);"
     )
 
@@ -48,9 +55,11 @@ def _duckdb(lake: Directory) -> str:
 def _spark(lake: Directory) -> str:
     named = ",\n  ".join(map(str, lake.fields))
     place = lake.place.replace("\\", "\\\\").replace("'", "\\'")
+    exact = ", __globPaths__ 'false'" if re.search(r"[{}\[\]*?\\]", lake.place) else ""
     return (
         f"CREATE OR REPLACE TEMPORARY VIEW {schema.quoted(lake.name)} (\n  {named},\n"
-        f"  {', '.join(map(str, lake.partitions))}\n) USING parquet OPTIONS (path '{place}');"
+        f"  {', '.join(map(str, lake.partitions))}\n) USING parquet "
+        f"OPTIONS (path '{place}'{exact});"
     )
 
 
@@ -60,12 +69,12 @@ def _trino(lake: Directory) -> str:
     Without the setting of the session, the connector has times in milliseconds.
     """
     named = ",\n  ".join(
-        f"{_name(name)} {_trino_type(kind)}" for name, kind in (*lake.fields, *lake.partitions)
+        f"{quoted(name)} {_trino_type(kind)}" for name, kind in (*lake.fields, *lake.partitions)
     )
     levels = ", ".join(_text(name) for name, _ in lake.partitions)
     return (
         "SET SESSION hive.timestamp_precision = 'MICROSECONDS';\n"
-        f"CREATE TABLE hive.default.{_name(lake.name)} (\n  {named}\n) WITH (format = 'PARQUET', "
+        f"CREATE TABLE hive.default.{quoted(lake.name)} (\n  {named}\n) WITH (format = 'PARQUET', "
         f"external_location = {_text(lake.place)},\n  partitioned_by = ARRAY[{levels}]);\n"
         f"CALL hive.system.sync_partition_metadata('default', {_text(lake.name)}, 'FULL');"
     )
@@ -84,13 +93,13 @@ def _trino_type(kind: Type) -> str:
     inner = [_trino_type(part.type) for part in kind.parts]
     if kind.name == "struct":
         parts = zip(kind.parts, inner, strict=True)
-        return f"ROW({', '.join(f'{_name(part.name)} {of_part}' for part, of_part in parts)})"
+        return f"ROW({', '.join(f'{quoted(part.name)} {of_part}' for part, of_part in parts)})"
     if inner:
         return f"{kind.name.upper()}({', '.join(inner)})"
     return _TRINO.get(kind.name, str(kind))
 
 
-def _name(text: str) -> str:
+def quoted(text: str) -> str:
     return '"{}"'.format(text.replace('"', '""'))
 
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 PARAMS = ("max_records", "dry_run", "replan")
 
+MOST_BYTES = 64 * 1024
+"""Of a value in XCom; of a larger one there is the URI of its document in the lake."""
+
 RunOf = Callable[["Context"], "Run | EgressRun"]
 """Returns the run that a task instance belongs to, by its Params."""
 
@@ -174,9 +177,15 @@ def push_plan(run: Run | EgressRun, frozen: Frozen, context: Context) -> None:
     context["ti"].xcom_push("plan", reference)
     if isinstance(run.spec, Ingest):
         starts, ends = bounds(planned.chunks)
-        context["ti"].xcom_push("startingOffsets", spark_offsets(starts))
-        context["ti"].xcom_push("endingOffsets", spark_offsets(ends))
+        for key, offsets in (("startingOffsets", starts), ("endingOffsets", ends)):
+            value = spark_offsets(offsets)
+            context["ti"].xcom_push(key, value if _is_short(value) else {"uri": uri})
     logger.info("%s", frozen)
+
+
+def _is_short(value: Any) -> bool:
+    """Return whether a value can be put into XCom, a row of Airflow's database."""
+    return len(value if isinstance(value, str) else json.dumps(value)) <= MOST_BYTES
 
 
 class SparkTask(SparkOperator):
@@ -217,10 +226,19 @@ def publish(run_of: RunOf, context: Context) -> None:
 
 def push_published(run: Run | EgressRun, published: Any, context: Context) -> None:
     """Put offsets and report into XCom, and an event to each of the task's assets."""
+    from tidegate.core import layout
     from tidegate.core.offsets import spark_offsets
 
-    context["ti"].xcom_push("offsets", spark_offsets(published.offsets))
-    context["ti"].xcom_push("report", published.report)
+    report: Any = published.report
+    offsets: Any = spark_offsets(published.offsets)
+    if not (_is_short(report) and _is_short(offsets)):
+        kept = {"uri": run.store().uri(layout.report(report["run_key"], report["generation"]))}
+        offsets = offsets if _is_short(offsets) else kept
+        if not _is_short(report):
+            numbers = {k: v for k, v in report.items() if not isinstance(v, list | dict)}
+            report = {**numbers, **kept}
+    context["ti"].xcom_push("offsets", offsets)
+    context["ti"].xcom_push("report", report)
     events, outlets = context["outlet_events"], context["task"].outlets
     for topic in flows.topics(run.spec):
         uri = asset(run.spec.name, topic).uri

@@ -55,7 +55,7 @@ def test_a_lake_that_was_unmounted(world: World, meanwhile: Any) -> None:
         lake.rename(away)
         lake.mkdir()
 
-    meanwhile(sending, "_refuse_unordered", unmount)
+    meanwhile(sending, "refuse_unordered", unmount)
     with pytest.raises(LedgerCorrupt, match="is missing since it was read"):
         egress(world.run("second"), world.app(sends_window), lambda _: False)
     assert len(world.ran) == 1
@@ -123,7 +123,7 @@ def test_a_corrected_replay_is_sent_before_the_first_claims_again(
 ) -> None:
     first = world.open("a", **replay_of())
     meanwhile(
-        sending, "_refuse_unordered", lambda: world.send_and_publish("b", sends_window, **CORRECTED)
+        sending, "refuse_unordered", lambda: world.send_and_publish("b", sends_window, **CORRECTED)
     )
     with pytest.raises(ReplayRefused, match="give it an id of its own"):
         send(first, world.app(sends_window), lambda _: False)

@@ -356,10 +356,10 @@ def test_two_runs_of_one_plan_race_to_the_claim(
     world.plan()
 
     def overtaken(*_: Any) -> None:
-        monkeypatch.setattr("tidegate.egress.send._refuse_unordered", lambda *_: None)
+        monkeypatch.setattr("tidegate.egress.send.refuse_unordered", lambda *_: None)
         world.send_and_publish()
 
-    monkeypatch.setattr("tidegate.egress.send._refuse_unordered", overtaken)
+    monkeypatch.setattr("tidegate.egress.send.refuse_unordered", overtaken)
     assert world.send() is None
     assert len(world.ran) == 1
     report = publish(world.open()).report
