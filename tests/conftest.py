@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(
         "JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
     )
+    os.environ["TIDEGATE_TESTING"] = "1"  # else a fault point with a fault is an error
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ports.PORTS = ports.PORTS[worker % 4 :: 4]
 

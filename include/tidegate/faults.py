@@ -17,7 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from tidegate.errors import ConfigurationError
+
 VARIABLE = "TIDEGATE_FAULT"
+TESTING = "TIDEGATE_TESTING"
 
 _passed: Counter[str] = Counter()
 
@@ -29,6 +32,11 @@ class FaultInjected(Exception):
 def point(name: str) -> None:
     """Perform the actions of this point; ValueError if TIDEGATE_FAULT is not valid."""
     if faults := os.environ.get(VARIABLE):
+        if os.environ.get(TESTING) != "1":
+            raise ConfigurationError(
+                f"{VARIABLE} is set: it ends or delays processes, for tests alone; unset it (tests "
+                f"set {TESTING}=1)"
+            )
         _passed[name] += 1
         for act in [a for at, a in _parse(faults) if at in (name, f"{name}@{_passed[name]}")]:
             act()

@@ -140,7 +140,7 @@ def test_explain_an_egress(shown):
             "kafka.linger.ms": {"value": "5", "origin": "pipeline"},
             "kafka.request.timeout.ms": {"value": "40000", "origin": "connection"},
             "kafka.partitioner.class": {"value": PARTITIONER, "origin": "pipeline"},
-            "spark.executorEnv.APP_PAT": {"value": None, "origin": "pipeline"},
+            "spark.executorEnv.APP_PIN": {"value": None, "origin": "pipeline"},
             "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": {
                 "value": "500ms", "origin": "pipeline"
             },
@@ -160,7 +160,7 @@ out (live): would send 1 file, 52 bytes, 2 rows known
 settings of the pipeline
   kafka.linger.ms: 5
   kafka.partitioner.class: {PARTITIONER}
-  spark.executorEnv.APP_PAT: not shown
+  spark.executorEnv.APP_PIN: not shown
   spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval: 500ms
 settings of its connections
   kafka.request.timeout.ms: 40000

@@ -350,7 +350,7 @@ def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
     }  # fmt: skip
     given = parse({**json.loads(spec.model_dump_json(include={"name", "kind", "topics", "lake"})),
                    "options": options,
-                   "spark": {"conf": {"spark.executorEnv.APP_PAT": "hunter2"}}})  # fmt: skip
+                   "spark": {"conf": {"spark.executorEnv.APP_PIN": "hunter2"}}})  # fmt: skip
     extra = {**KAFKA.extra, "request.timeout.ms": "9000", "group.id": "ignored"}
     kafka = KafkaSettings("kafka_default", extra)
     run = Run(given, kafka, "tidegate__flights", "r", date(2024, 5, 1))
@@ -365,7 +365,7 @@ def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
         "kafka.max.poll.records": {"value": "5", "origin": "pipeline"},
         "kafka.request.timeout.ms": {"value": "9000", "origin": "connection"},
         "minPartitions": {"value": "4", "origin": "pipeline"},
-        "spark.executorEnv.APP_PAT": {"value": None, "origin": "pipeline"},
+        "spark.executorEnv.APP_PIN": {"value": None, "origin": "pipeline"},
     }
     assert [notice.split(": ")[1] for notice in form["notices"]] == [
         "kafka.isolation.level", "includeHeaders", "fetch.message.max.bytes", "kafka.group.id",

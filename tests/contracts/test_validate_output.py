@@ -43,7 +43,9 @@ def validate(
 
 
 GOOD = "{name: good, kind: ingest, topics: [t], lake: '${TIDEGATE_LAKE}'}"
-BAD = "{name: other, kind: ingest, topics: [t], lake: here, max_recods: 5, retries: '${R}'}"
+BAD = (
+    "{name: other, kind: ingest, topics: [t], lake: here, max_recods: 5, retries: '${TIDEGATE_R}'}"
+)
 
 
 @pytest.mark.usefixtures("place")
@@ -57,7 +59,7 @@ bad.yaml: 3 complaints
   - name: 'other' must be the file's own name, 'bad'
   - lake: 'here': neither an absolute path nor a URL
   - max_recods: unknown key; did you mean 'max_records'?
-  notice: retries: ${R} is not set in the environment: not checked
+  notice: retries: ${TIDEGATE_R} is not set in the environment: not checked
 good.yaml: valid
   notice: lake: ${TIDEGATE_LAKE} is not set in the environment: not checked
 unread.yaml: 1 complaint
@@ -83,14 +85,15 @@ def test_a_variable_that_is_set_is_checked(
 @pytest.mark.parametrize(
     "keys",
     [
-        "name: '${X}', lake: /lake, topics: [t]",
-        "name: good, lake: '${X}/lake', topics: ['${X}', t]",
-        "name: good, lake: /lake, topics: [t], max_records: '${X}', start: '${X}'",
-        "name: good, lake: /lake, topics: [t], start: {timestamp: '${X}'}",
-        "name: good, lake: /lake, topics: [t], spark: {conf: {spark.task.cpus: '${X}'}}",
+        "name: '${TIDEGATE_X}', lake: /lake, topics: [t]",
+        "name: good, lake: '${TIDEGATE_X}/lake', topics: ['${TIDEGATE_X}', t]",
+        "name: good, lake: /lake, topics: [t], max_records: '${TIDEGATE_X}', "
+        "start: '${TIDEGATE_X}'",
+        "name: good, lake: /lake, topics: [t], start: {timestamp: '${TIDEGATE_X}'}",
+        "name: good, lake: /lake, topics: [t], spark: {conf: {spark.task.cpus: '${TIDEGATE_X}'}}",
         # Settings that are compared with each other.
         "name: good, lake: /lake, topics: [t], options: {kafka.default.api.timeout.ms: 9, "
-        "kafka.request.timeout.ms: '${X}'}",
+        "kafka.request.timeout.ms: '${TIDEGATE_X}'}",
     ],
 )
 def test_what_depends_on_an_unset_variable_is_no_complaint(validate: Validate, keys: str) -> None:
@@ -98,18 +101,22 @@ def test_what_depends_on_an_unset_variable_is_no_complaint(validate: Validate, k
     code, out, _ = validate({"good": f"{{kind: ingest, {keys}}}"})
     first, *notices = out.splitlines()
     assert (code, first) == (0, "good.yaml: valid")
-    assert all(each.endswith("${X} is not set in the environment: not checked") for each in notices)
-    assert len(notices) == keys.count("${X}")
+    assert all(
+        each.endswith("${TIDEGATE_X} is not set in the environment: not checked")
+        for each in notices
+    )
+    assert len(notices) == keys.count("${TIDEGATE_X}")
 
 
 def test_an_unset_variable_among_a_producers_settings(validate: Validate) -> None:
     """What it would be compared with is not known."""
     text = "{kind: egress, name: out, lake: /lake, source: {path: /in, format: text}, target: "
-    text += "{topic: t, producer: {linger.ms: '${X}', delivery.timeout.ms: 90000}}}"
+    text += "{topic: t, producer: {linger.ms: '${TIDEGATE_X}', delivery.timeout.ms: 90000}}}"
     assert validate({"out": text}) == (
         0,
         "out.yaml: valid\n"
-        "  notice: target.producer.linger.ms: ${X} is not set in the environment: not checked\n",
+        "  notice: target.producer.linger.ms: ${TIDEGATE_X} is not set in the environment: "
+        "not checked\n",
         "",
     )
 
@@ -183,7 +190,8 @@ list; use Spark's environment, a credentials provider or spark-defaults.conf
 def test_the_encoding_of_files_may_be_a_variable(validate: Validate) -> None:
     text = (
         "{name: out, kind: egress, lake: /lake, target: {topic: t}, columns: {value: v}, "
-        "source: {path: /in, format: csv, options: {encoding: '${X}', sep: '${X}'}}}"
+        "source: {path: /in, format: csv, options: {encoding: '${TIDEGATE_X}', "
+        "sep: '${TIDEGATE_X}'}}}"
     )
     code, out, _ = validate({"out": text})
     assert (code, out.splitlines()[0]) == (0, "out.yaml: valid")

@@ -88,11 +88,17 @@ def test_a_malformed_file(terminal: Terminal, topic: Callable[..., str]) -> None
     name = topic()
     terminal.pipeline("good", [name])
     (terminal.pipelines / "bad.yaml").write_text(
-        "name: bad\nkind: ingest\ntopic: [a]\ntopics: ['a b']\nlake: ${NOWHERE}\nmax_records: 0\n"
+        "name: bad\nkind: ingest\ntopic: [a]\ntopics: ['a b']\nlake: ${TIDEGATE_NOWHERE}\n"
+        "max_records: 0\n"
     )
     error = refused(terminal, "bad", code=2, seconds=5)
     assert error["name"] == "ConfigurationError"
-    for text in ("${NOWHERE}", "did you mean 'topics'", "max_records: 0", "topics.0: 'a b'"):
+    for text in (
+        "${TIDEGATE_NOWHERE}",
+        "did you mean 'topics'",
+        "max_records: 0",
+        "topics.0: 'a b'",
+    ):
         assert text in error["message"]
     states = terminal.json("status", code=2)["pipelines"]
     assert [("error" in state, state["pipeline"]) for state in states] == [

@@ -281,7 +281,7 @@ def test_a_large_object_is_copied_in_parts(
         ({"AWS_ACCESS_KEY_ID": "nobody"}, 3, "LakeReadOnly", "InvalidAccessKeyId"),
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, 4, "LakeUnavailable", "127.0.0.1:9"),
         ({"AWS_ALLOW_HTTP": ""}, 2, "ConfigurationError", "AWS_ALLOW_HTTP=true"),
-        ({"LAKE": "s3://no-such-bucket/x"}, 4, "LakeUnavailable", "NoSuchBucket"),
+        ({"TIDEGATE_LAKE": "s3://no-such-bucket/x"}, 4, "LakeUnavailable", "NoSuchBucket"),
     ],
 )
 def test_wrong_s3_settings_are_reported_in_seconds(
@@ -293,9 +293,9 @@ def test_wrong_s3_settings_are_reported_in_seconds(
     said: str,
 ) -> None:
     """Wrong keys, endpoint or bucket: an error of one line, before Spark is started."""
-    terminal.pipeline("wrong", [topic()], lake="${LAKE}")
+    terminal.pipeline("wrong", [topic()], lake="${TIDEGATE_LAKE}")
     started = time.monotonic()
-    env = {"LAKE": terminal.url, **wrong}
+    env = {"TIDEGATE_LAKE": terminal.url, **wrong}
     error = terminal.json("run", "wrong", "--run-id", "bad", code=code, **env)["error"]
     # 6 s alone, for the retries of the store's client; 16 s were seen while three workers started
     # brokers, S3 servers and JVMs.
@@ -321,10 +321,10 @@ def test_the_doctor_looks_at_a_bucket(terminal: Terminal, topic: Callable[..., s
     """Create-if-absent is atomic on this server; a wrong key is reported for the lake, not for the
     broker.
     """
-    terminal.pipeline("seen", [topic()], lake="${LAKE}")
+    terminal.pipeline("seen", [topic()], lake="${TIDEGATE_LAKE}")
 
     def lines(code: int, **env: str) -> list[tuple[str, str]]:
-        found = terminal.json("doctor", "seen", code=code, LAKE=terminal.url, **env)
+        found = terminal.json("doctor", "seen", code=code, TIDEGATE_LAKE=terminal.url, **env)
         mine = [each for each in found["checks"] if each["pipeline"] and each["state"] != "ok"]
         return [(each["check"], f"{each['says']} → {each['fix']}") for each in mine]
 

@@ -367,8 +367,8 @@ MUTANTS = (
     Mutant(
         "secrets within the values of Spark settings",
         "settings/secrets.py",
-        "return has_login(value) or any(",
-        "return False and any(",
+        "        has_login(value)\n        or bool(_FORM.search(value))\n        or any(",
+        "        False and any(",
         "tests/unit/pipelines/test_secrets.py"
         "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
     ),

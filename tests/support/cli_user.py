@@ -60,6 +60,7 @@ class Terminal:
         return {
             **clean,
             **cache,
+            "TIDEGATE_TESTING": "1",
             "TIDEGATE_HOME": str(self.home / "stack"),
             "TIDEGATE_PIPELINES": str(self.pipelines),
             "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps({"conn_type": "kafka", "extra": kafka}),

@@ -39,6 +39,7 @@ def on_yarn(terminal: Terminal, yarn: Cluster, **conf: Any) -> None:
         # This machine's name need not resolve.
         "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
         "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
+        "spark.yarn.appMasterEnv.TIDEGATE_TESTING": "1",
         **conf,
     }
     extra = {

@@ -6,6 +6,7 @@ import base64
 import importlib
 import ipaddress
 import json
+import logging
 import os
 import re
 import ssl
@@ -134,7 +135,21 @@ def _url_complaints(url: str) -> Iterator[str]:
 
 def _without_query(url: str) -> str:
     """Return a URL as messages show it: a query may hold a secret."""
-    return url.partition("?")[0]
+    return re.split("[?#]", url, maxsplit=1)[0]
+
+
+class _WithoutQueries(logging.Filter):
+    """Cuts the URLs of httpx, which logs each of them at INFO, Airflow's level."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.args = tuple(
+            _without_query(str(each)) if type(each).__name__ == "URL" else each
+            for each in record.args or ()
+        )
+        return True
+
+
+_WITHOUT_QUERIES = _WithoutQueries()
 
 
 def _is_loopback(host: str) -> bool:
@@ -260,6 +275,8 @@ class TokenProvider:
     def _requested(self) -> tuple[str, float]:
         """Return a token by the client credentials, and its lifetime in seconds."""
         import httpx
+
+        logging.getLogger("httpx").addFilter(_WITHOUT_QUERIES)  # once, however often
 
         given, url = self._given, self._given[_URL]
         where = f"{self._cluster}: the token endpoint {_without_query(url)}"

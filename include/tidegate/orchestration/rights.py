@@ -43,7 +43,8 @@ def check(context: Context, pipeline: str) -> str:
     given = (run.conf or {}).get(KEY) if run.run_type == _BY_REQUEST else None
     if user and isinstance(given, str):
         for secret in secrets:
-            if hmac.compare_digest(given, _signature(secret, run.dag_id, pipeline, user)):
+            expected = _signature(secret, run.dag_id, pipeline, user)
+            if given.isascii() and hmac.compare_digest(given, expected):
                 return user
     raise TriggerNotPermitted(
         f"run {run.run_id} of {run.dag_id}: nothing proves that user {user!r} may trigger DAG "

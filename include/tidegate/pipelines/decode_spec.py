@@ -115,6 +115,9 @@ def with_files(form: dict[str, Any], beside: Path) -> tuple[dict[str, Any], list
     wrong: list[str] = []
 
     def text_of(name: str, at: str) -> str:
+        if name != Path(name).name:
+            wrong.append(f"{at}: the file is beside the pipeline's: a name, without a directory")
+            return name
         try:
             with (beside / name).open("rb") as file:
                 data = file.read(_LARGEST_FILE + 1)

@@ -18,7 +18,15 @@ from tidegate.pipelines.complaints import quoted
 from tidegate.pipelines.spec import Ingest, Spec, parse
 from tidegate.pipelines.yaml_reader import BadFile
 
-_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+_VARIABLE = re.compile(
+    r"(?P<escape>\$)?\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:[^}$]|\$(?!\{))*+))?\}"
+)
+ALLOWED = "TIDEGATE_VARIABLES"
+"""The variable that lists further names, with commas, beside those that begin with TIDEGATE_."""
+# Texts that may come from data, or are SQL: a column can have the name `${X}`.
+_NOT_EXPANDED = (("decode",), ("columns",), ("order_by",), ("source", "columns"))
+# Settings, of which `${X}` is one whose variable is not set.
+_JUDGED = {"options", "conf", "producer"}
 _LEFT = "holds ${…} after it was expanded: defaults and values are not expanded again"
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
 _TO_DO = re.compile("^# TO DO: ", re.MULTILINE)
@@ -249,6 +257,7 @@ def _expand(
     """
     missing: list[str] = []
     wrong: list[str] = []
+    listed = {name.strip() for name in environ.get(ALLOWED, "").split(",")}
 
     def check(text: str, refused: re.Pattern[str], *at: str) -> None:
         if refused.search(text):
@@ -262,10 +271,24 @@ def _expand(
                 return {key: expanded(inner, *at, str(key)) for key, inner in value.items()}
             case list():
                 return [expanded(inner, *at) for inner in value]
+            case str() if any(at[: len(place)] == place for place in _NOT_EXPANDED):
+                check(value, CONTROL, *at)
             case str():
+                found = [*_VARIABLE.finditer(value)]
+                used = [m for m in found if not m["escape"]]
+                if len(used) < len(found) and {*at} & _JUDGED:
+                    wrong.append(f"{'.'.join(at)}: $${{…}} is no value of a setting")
+                    return value
+                for name in dict.fromkeys(m["name"] for m in used):
+                    if not (name.startswith("TIDEGATE_") or name in listed):
+                        wrong.append(
+                            f"{'.'.join(at)}: ${{{name}}} may not be used: names begin with "
+                            f"TIDEGATE_, or are listed in {ALLOWED}"
+                        )
+                        return value
                 missing.extend(
                     f"{'.'.join(at)}: ${{{m['name']}}} is not set in the environment"
-                    for m in _VARIABLE.finditer(value)
+                    for m in used
                     if m["default"] is None and m["name"] not in environ
                 )
                 text = _VARIABLE.sub(lambda m: _value(m, environ), value)
@@ -283,6 +306,8 @@ def _expand(
 def _value(variable: re.Match[str], environ: Mapping[str, str], unset: str | None = None) -> str:
     """Return the value of a variable; of one that is not set `unset`, or the text itself."""
     name, default = variable["name"], variable["default"]
+    if variable["escape"]:
+        return variable[0][1:] if unset is None else ""
     if default is not None:
         return environ.get(name) or default
     return environ.get(name, variable[0] if unset is None else unset)

@@ -104,7 +104,18 @@ lake: {_yaml(lake)}  # where the ledger is kept: a directory or URL
 """
 
 
+class _OneLine(yaml.SafeDumper):
+    """Quotes a text with line ends, so that they are escaped: a comment would end with them."""
+
+    def analyze_scalar(self, scalar: str) -> yaml.emitter.ScalarAnalysis:
+        found = super().analyze_scalar(scalar)
+        found.allow_single_quoted &= not found.multiline
+        return found
+
+
 def _yaml(value: object) -> str:
     """Return a value as YAML in one line."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6)
+    text: str = yaml.dump(
+        value, Dumper=_OneLine, default_flow_style=True, allow_unicode=True, width=10**6
+    )
     return text.removesuffix("\n").removesuffix("\n...")

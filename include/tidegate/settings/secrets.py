@@ -11,8 +11,11 @@ WHY = "a secret here would show in the process list"
 USE = "Spark's environment, a credentials provider or spark-defaults.conf"
 _SECRET = re.compile(
     r"secret|passw(or)?d|passphrase|(?<!by)pass(?![a-z])|pwd|(?<![a-z])pw(?![a-z])"
-    r"|jaas|token|(?<!google_application_)credentials?$|^sig(nature)?$"
-    r"|(access|account|api|encryption|private|session|shared|signing)[._-]?key(?!provider|[._-]?id)",
+    r"|jaas|token|(?<!google_application_)credentials?$|(?<![a-z])(creds?|cookie|salt|sas)$"
+    r"|(^|[._-])sig(nature)?$|authorization$|(basic|proxy|zk|zookeeper)[._-]?auth$"
+    r"|(?<![a-z])bearer|hmac|webhook|(?<![a-z])pat(?![a-z])"
+    r"|(access|account|api|app|auth|cipher|client|(de|en)crypt(ion)?|fernet|license|master|private"
+    r"|session|shared|signing|ssh|storage)[._-]?key(?![._-]?(id|provider|rolling|store))",
     re.IGNORECASE,
 )
 # Names of settings with the place, the kind or an attribute of a secret.
@@ -47,9 +50,22 @@ _REFERENCES = [
         (r".+", r"arn:aws[a-z-]*:[a-z0-9-]+:[^\s=]*"),
     )
 ]
-# Java options, JAAS, JSON, YAML, and the query of a URL.
-_WITHIN = re.compile(r"""([\w.\-]+)\s*(?:=|["']\s*:|:\s)\s*["']?([^\s"';&]+)""")
-_LOGIN_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+# Names with a value in Java options, JAAS, JSON, YAML, and the query of a URL. Linear: a name is
+# looked at from its beginning alone, and no quantifier gives back what it took.
+_WITHIN = re.compile(r"""(?<![\w.\-])([\w.\-]++)\s*+(?:=|["']\s*+:|:\s)\s*+["']?(?=[^\s"';&])""")
+_LOGIN_IN_URL = re.compile(r"://[^/\s:@]*+:[^/\s@]++@|\bhttps?://[^/\s@]++@")
+# What is a secret whatever its name. Linear: each form begins with a text, and has an upper bound
+# or is looked at from its beginning alone.
+_FORM = re.compile(
+    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY"
+    r"|\bA(?:KI|SI)A[0-9A-Z]{16}\b|\bAIza[\w-]{35}|\bdapi[0-9a-f]{32}"
+    r"|\bgh[opsur]_[0-9A-Za-z]{20}|\bgithub_pat_\w{20}|\bglpat-[\w-]{20}|\bnpm_[0-9A-Za-z]{36}"
+    r"|\bxox[a-z]-[\w-]{10}|\b[rs]k_(?:live|test)_\w{10}"
+    r"|(?<![\w-])eyJ[\w-]{8,}+\.[\w-]++\."
+    r"|\bhooks\.slack\.com/|/api/webhooks/|[?&](?:code|key)=[^&\s]{8}"
+    r"|\bjdbc:oracle:thin:[^/\s@]{1,64}/[^/\s@]{1,128}@"
+    r"|(?i:\bauthorization\s?[:=]|\b(?:basic|bearer)\s[\w+/=.~-]{8})"
+)
 
 
 def secret_settings(conf: Mapping[str, str]) -> list[str]:
@@ -82,7 +98,11 @@ def is_secret(name: str, value: str) -> bool:
         return False
     if named_secret(name) and value and value not in ("true", "false"):
         return True
-    return has_login(value) or any(named_secret(inner) for inner, _ in _WITHIN.findall(value))
+    return (
+        has_login(value)
+        or bool(_FORM.search(value))
+        or any(named_secret(inner) for inner in _WITHIN.findall(value))
+    )
 
 
 def named_secret(name: str) -> bool:

@@ -14,7 +14,7 @@ _ENCODINGS = re.compile(r"(?i)utf-?8|us-ascii|iso-8859-[0-9]+|windows-[0-9]+")
 def _encoding(value: str) -> str | None:
     if _ENCODINGS.fullmatch(value) or "${" in value:  # of a variable that is not known here
         return None
-    return f"{value}: lines are cut at a byte; convert the files to UTF-8"
+    return "lines are cut at a byte; convert the files to UTF-8"
 
 
 # No other option is passed on: it could change which rows there are. Those that do and are allowed
@@ -28,11 +28,11 @@ def _any_value(names: str) -> Mapping[str, Check]:
 
 def _boolean(value: str) -> str | None:
     is_one = value.strip().lower() in ("true", "false") or "${" in value
-    return None if is_one else f"{value}: true or false"
+    return None if is_one else "true or false"
 
 
 def _character(value: str) -> str | None:
-    return None if len(value) < 2 or "${" in value else f"{value}: one character"
+    return None if len(value) < 2 or "${" in value else "one character"
 
 
 def _not_empty(value: str) -> str | None:

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import rights
+from tidegate.pipelines.value_types import is_pipeline_name
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope
@@ -37,7 +38,8 @@ async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Re
         conf = form["conf"]
         conf.pop(rights.KEY, None)
         pipeline = conf.get("pipeline")
-        if isinstance(pipeline, str) and (user := await _permitted_user(pipeline, scope)):
+        named = isinstance(pipeline, str) and is_pipeline_name(pipeline)
+        if named and (user := await _permitted_user(pipeline, scope)):
             with contextlib.suppress(ConfigurationError):  # no key: the run's tasks report it
                 conf[rights.KEY] = rights.sign(dag_id, pipeline, user)
         body = json.dumps(form).encode()
@@ -51,7 +53,7 @@ def _form(body: bytes) -> dict[str, Any] | None:
     """Return the body of a request for a run; None if it has no conf."""
     try:
         form = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return form if isinstance(form, dict) and isinstance(form.get("conf"), dict) else None
 

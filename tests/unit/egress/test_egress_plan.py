@@ -325,7 +325,7 @@ def test_explain_shows_settings_with_their_origins(
         "spark": {
             "conf": {
                 "spark.kafka.consumer.cache.jmx.enable": True,
-                "spark.executorEnv.APP_PAT": "hunter2",
+                "spark.executorEnv.APP_PIN": "hunter2",
                 "spark.sql.catalog.lake.login": "hunter2",
             }
         },
@@ -344,7 +344,7 @@ def test_explain_shows_settings_with_their_origins(
         "kafka.linger.ms": {"value": "5", "origin": "pipeline"},
         "kafka.request.timeout.ms": {"value": "400000", "origin": "connection"},
         "spark.kafka.consumer.cache.jmx.enable": {"value": "true", "origin": "pipeline"},
-        "spark.executorEnv.APP_PAT": {"value": None, "origin": "pipeline"},
+        "spark.executorEnv.APP_PIN": {"value": None, "origin": "pipeline"},
         "spark.sql.catalog.lake.login": {"value": None, "origin": "pipeline"},
     }
     assert sorted(each.split(":")[0] for each in form["notices"]) == [

@@ -159,7 +159,7 @@ def test_all_complaints_come_at_once():
         ({"source": {"path": "/in", "format": "parquet", "options": {"mergeSchema": True}}},
          "mergeschema: refused: columns would depend on which files a run takes: give"),
         ({"source": {"path": "/in", "format": "csv", "options": {"encoding": "UTF-16"}}},
-         "encoding: UTF-16: lines are cut at a byte; convert the files to UTF-8"),
+         "encoding: lines are cut at a byte; convert the files to UTF-8"),
         ({"source": {"path": "/in", "format": "csv", "options": {"sep": ";", "SEP": ","}}},
          "options: sep: given twice"),
         ({"source": {"lake": "x", "format": "csv"}}, "a lake has its own format"),

@@ -41,7 +41,7 @@ def test_a_whole_file(load):
         kind: ingest
         kafka: prod
         topics: [flights, "a.b_c-d"]
-        lake: ${LAKE}/x/${AREA:-west}
+        lake: ${TIDEGATE_LAKE}/x/${TIDEGATE_AREA:-west}
         schedule: "*/10 * * * *"
         start: {timestamp: 2024-05-01T00:00:00Z}
         max_records: 10
@@ -50,7 +50,7 @@ def test_a_whole_file(load):
         spark: {connection: big, conf: {spark.executor.memory: 1g, spark.cores.max: 2}}
         retries: 0
         """,
-        LAKE="s3://bucket",
+        TIDEGATE_LAKE="s3://bucket",
     )
     assert spec.lake == "s3://bucket/x/west"
     assert spec.start == StartAt(timestamp=datetime(2024, 5, 1, tzinfo=UTC))
@@ -60,13 +60,13 @@ def test_a_whole_file(load):
 @pytest.mark.parametrize(
     ("lake", "environ", "expected"),
     [
-        ("${A}", {"A": "/x"}, "/x"),
-        ("${A:-/y}", {"A": "/x"}, "/x"),
-        ("${A:-/y}", {}, "/y"),
-        ("${A:-/y}", {"A": ""}, "/y"),
-        ("/x${A:-}", {}, "/x"),
-        ("/$A", {"A": "/x"}, "/$A"),
-        ("/${A}", {"A": "$B {C}"}, "/$B {C}"),
+        ("${TIDEGATE_A}", {"TIDEGATE_A": "/x"}, "/x"),
+        ("${TIDEGATE_A:-/y}", {"TIDEGATE_A": "/x"}, "/x"),
+        ("${TIDEGATE_A:-/y}", {}, "/y"),
+        ("${TIDEGATE_A:-/y}", {"TIDEGATE_A": ""}, "/y"),
+        ("/x${TIDEGATE_A:-}", {}, "/x"),
+        ("/$A", {"TIDEGATE_A": "/x"}, "/$A"),
+        ("/${TIDEGATE_A}", {"TIDEGATE_A": "$B {C}"}, "/$B {C}"),
     ],
 )
 def test_variables_are_expanded(load, lake, environ, expected):
@@ -83,7 +83,7 @@ def test_all_complaints_come_at_once(load):
             name: other
             kind: ingest
             topics: [flights, flights/../x]
-            lake: ${NOWHERE}
+            lake: ${TIDEGATE_NOWHERE}
             max_recods: 5
             on_expired: later
             retries: -1
@@ -95,7 +95,7 @@ def test_all_complaints_come_at_once(load):
     message = str(refused.value)
     assert message.startswith(str(refused.value.numbers["file"]))
     for part in (
-        "lake: ${NOWHERE} is not set in the environment",
+        "lake: ${TIDEGATE_NOWHERE} is not set in the environment",
         "name: 'other' must be the file's own name, 'flights'",
         "topics.1: 'flights/../x': a topic's name has letters, digits, ., _ and -, 249 at most",
         "max_recods: unknown key; did you mean 'max_records'?",
