@@ -316,8 +316,8 @@ MUTANTS = (
     Mutant(
         "a mask of a connector is a TO DO",
         "pipelines/translation/transforms.py",
-        "            _transform(draft, type_)\n",
-        "            pass\n",
+        "        _transform(draft, type_)\n",
+        "        pass\n",
         "tests/unit/pipelines/test_translation_losses.py::test_a_transform_of_a_sink",
     ),
     Mutant(

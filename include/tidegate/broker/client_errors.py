@@ -22,8 +22,8 @@ from tidegate.errors import (
 )
 
 _KERBEROS = re.compile("<Kerberos: ([^<>]*)>")  # tidegate.broker.kerberos
-_UNTRUSTED = re.compile(r"certificate verify failed: ([^\n]*?)\.?(?: \(_ssl| \(backoff|$)")
-_ATTEMPT = re.compile(r"Bootstrap connection to \S+ failed: ([^\n]*?) \(backoff")
+_UNTRUSTED = re.compile(r"certificate verify failed: ([^\n]{0,500}?)\.?(?: \(_ssl| \(backoff|$)")
+_ATTEMPT = re.compile(r"Bootstrap connection to \S+ failed: ([^\n]{0,500}?) \(backoff")
 _TLS = re.compile(r"\[SSL: ([A-Z0-9_]+)\]")
 _ANSWERED = "Broker version identified"
 TIMEOUT_MS = 8_000  # to find a broker, and for one request

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate import linear_regex
+
 _SWITCH = "tidegate.delegation_token"
 _CLUSTER = f"{_SWITCH}.cluster"
 _REGEX = f"{_SWITCH}.target_regex"
@@ -43,7 +45,7 @@ class DelegationToken:
 
     def matches(self, address: str) -> bool:
         """Return whether Spark uses this token for a bootstrap address."""
-        return re.fullmatch(self.regex, address) is not None
+        return linear_regex.fullmatch(self.regex, address)
 
     def conf(self) -> dict[str, str]:
         """Return the Spark settings `spark.kafka.clusters.<id>.*`, without secrets."""
@@ -111,11 +113,13 @@ def complaints(connection: str, given: Mapping[str, Any]) -> list[str]:
     if re.search(r"\(\?P|\\Z", str(regex)):  # Java's regular expressions have none
         return [*found, f"{_REGEX}: {regex!r}: (?P…) and \\Z mean nothing to Java; leave them out"]
     try:
-        pattern = re.compile(str(regex))
-    except re.error as error:
+        re.compile(str(regex))
+        linear_regex.fullmatch(str(regex), "")
+    except (re.error, ValueError) as error:
         return [*found, f"{_REGEX}: {regex!r} is no regular expression: {error}"]
     if isinstance(servers, str) and "@" not in servers:
-        outside = [each for each in _addresses(servers) if not pattern.fullmatch(each)]
+        addresses = _addresses(servers)
+        outside = [each for each in addresses if not linear_regex.fullmatch(str(regex), each)]
         if outside:
             found.append(f"{_REGEX}: {regex!r} does not match {', '.join(outside)}")
     return found

@@ -295,7 +295,8 @@ class TokenProvider:
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                reason = re.sub(r".*certificate verify failed: | \(_ssl.*", "", str(error))
+                reason = str(error).rpartition("certificate verify failed: ")[2]
+                reason = reason.partition(" (_ssl")[0]
                 raise NotAuthenticated(
                     f"{where}: its certificate is not trusted: {reason}; check https.ca.location,"
                     " or ssl.ca.location in its place"

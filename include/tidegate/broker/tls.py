@@ -26,7 +26,10 @@ _IDENTITY = (
 )
 _KEYSTORE = ("ssl.keystore.location", "ssl.keystore.password")
 # A file may hold more: certificates, parameters of a curve.
-_KEY = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.+?-----END \1PRIVATE KEY-----", re.DOTALL)
+_KEY = re.compile(
+    rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----(?:(?!-----BEGIN ).)+?-----END \1PRIVATE KEY-----",
+    re.DOTALL,
+)
 _HOST_CHECK = "ssl.endpoint.identification.algorithm"
 _PATHS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", _KEYSTORE[0])
 NAMES = ("ssl.ca.location", "ssl.ca.pem", *_IDENTITY, *_KEYSTORE, _HOST_CHECK)

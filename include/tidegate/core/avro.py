@@ -21,6 +21,7 @@ _LOGICAL = {
     ("long", "local-timestamp-micros"): "timestamp_ntz",
 }
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_MOST = 20_000  # types, those within a named one counted each time that it is named
 _UNIONS = ({"int", "long"}, "bigint"), ({"float", "double"}, "double")
 _NAMED = ("record", "error", "enum", "fixed")
 _WORDS = (*_SIMPLE, "array", "map", "record", "error", "null")
@@ -99,9 +100,12 @@ class _Named:
 
     def __init__(self) -> None:
         self._known: dict[str, Type | None] = {}
+        self._sizes: dict[str, int] = {}  # of named types, all within them included
+        self._size = 0
 
     def type_of(self, schema: Any, namespace: str, at: str) -> Type:
         """Return the type; `at` is where it stands, for errors."""
+        self._grow(1, at)
         match schema:
             case str() if schema in _SIMPLE and schema not in _NAMED:
                 return Type(_SIMPLE[schema])
@@ -126,6 +130,11 @@ class _Named:
                 return found
         raise _wrong(at, f"no Avro schema: {json.dumps(schema)[:100]}")
 
+    def _grow(self, by: int, at: str) -> None:
+        self._size += by
+        if self._size > _MOST:
+            raise _wrong(at, f"more than {_MOST:,} types, those that are named again counted")
+
     def _define(self, schema: Mapping[str, Any], namespace: str, at: str) -> str:
         full = _full_name(schema, namespace, at)
         if full in self._known:
@@ -138,11 +147,12 @@ class _Named:
             if full in self._known:
                 if (found := self._known[full]) is None:
                     raise _wrong(at, f"record {name} contains itself, and no table can hold that")
+                self._grow(self._sizes.get(full, 1), at)
                 return found
         raise _wrong(at, f"unknown type {name!r}")
 
     def _record(self, schema: Mapping[str, Any], namespace: str, at: str) -> Type:
-        full = self._define(schema, namespace, at)
+        full, before = self._define(schema, namespace, at), self._size
         fields = schema.get("fields")
         if not isinstance(fields, list) or not fields:
             raise _wrong(at, f"record {full.lstrip('.')} has no fields")
@@ -157,6 +167,7 @@ class _Named:
             parts.append(Field(name, self.type_of(each["type"], full.rpartition(".")[0], where)))
         if len({f.name.lower() for f in parts}) < len(parts):
             raise _wrong(at, f"record {full.lstrip('.')} has a field twice (case does not matter)")
+        self._sizes[full] = self._size - before
         self._known[full] = found = Type("struct", parts=tuple(parts))
         return found
 

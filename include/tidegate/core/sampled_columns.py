@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -88,11 +89,23 @@ def _kind(value: Any, *, as_text: bool) -> Type:
             found = _object(value, as_text=as_text)
             return found if found.parts else _STRING
         case list():
-            element = _NOTHING
-            for each in value:
-                element = _merged(element, _kind(each, as_text=as_text))
+            element = _merged_all([_kind(each, as_text=as_text) for each in value])
             return Type("array", parts=(Field("element", element),))
     return _STRING
+
+
+def _merged_all(kinds: Iterable[Type]) -> Type:
+    """Return the type that fits values of all, in a time linear in their fields."""
+    kinds = [kind for kind in kinds if kind != _NOTHING]
+    if {kind.name for kind in kinds} != {"struct"}:
+        return functools.reduce(_merged, kinds, _NOTHING)
+    names: dict[str, str] = {}
+    found: dict[str, list[Type]] = {}
+    for field in (field for kind in kinds for field in kind.parts):
+        key = field.name.lower()
+        names.setdefault(key, field.name)
+        found.setdefault(key, []).append(field.type)
+    return Type("struct", parts=tuple(Field(names[k], _merged_all(v)) for k, v in found.items()))
 
 
 def _merged(one: Type, other: Type) -> Type:

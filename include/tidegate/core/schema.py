@@ -26,6 +26,7 @@ _TOKEN = re.compile(r"(?:([A-Za-z_]\w*|\d+(?!\w))|`((?:[^`]|``)+)`|('(?:[^'\\]|\
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Spark's own names have no other letters
 _MOST_DIGITS = 38
 DEEPEST = 30
+_ASKED, _OFFERED = 20, 200  # names of which the nearest is looked for, and among how many
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,15 @@ def changes(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
     order.
     """
     found, now = [], {field.name: field.type for field in new}
+    known = {field.name for field in old}
+    added = [name for name in now if name not in known][:_OFFERED]
+    asked = 0
     for field in old:
         kind = now.get(field.name)
         if kind is None:
-            added = [f.name for f in new if f not in old]
-            near = did_you_mean(field.name, added).replace("did you mean", "is it renamed to")
+            asked += 1
+            near = did_you_mean(field.name, added if asked <= _ASKED else ())
+            near = near.replace("did you mean", "is it renamed to")
             found.append(
                 f"column {field.name} {field.type} is gone{near or '.'} It cannot be removed or "
                 "renamed; keep it, it is null where records do not have it"

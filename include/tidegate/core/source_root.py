@@ -5,13 +5,13 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
 _GLOB = re.compile(r"[*?\[]")
 _DATA_FILE = re.compile(r"\.(csv|tsv|json|jsonl|ndjson|parquet|txt|text|gz|bz2|zst|lz4)$", re.I)
-_CLASS = r"\[[!^]?\]?[^\]/]*\]"  # a bracket right behind the first one is a character
+_CLASS = r"\[[!^]?\]?[^\]/]{0,255}\]"  # a bracket right behind the first one is a character
 _TOKEN = re.compile(rf"(\*\*/|\*\*|\*|\?|{_CLASS})")
 
 
@@ -57,12 +57,12 @@ class Root:
         return self.parts[0] if self.parts[1:] and not _GLOB.search(self.parts[0]) else None
 
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
+    def pattern(self) -> re.Pattern[str] | _Glob:
         """The pattern that a whole name must match; ValueError if it is not valid."""
         # DOTALL: names with a line end match, and are then excluded by name.
         if self.named:  # a file, or all below a directory
             return re.compile(rf"{re.escape(self.named)}(?:/.*)?", re.DOTALL)
-        return re.compile(_regex("/".join(self.parts)), re.DOTALL)
+        return _compiled("/".join(self.parts))
 
     def complaint(self) -> str | None:
         """Return why the pattern of names is not valid; None if it is."""
@@ -79,7 +79,7 @@ class Root:
         for part, name in zip(self.parts, names, strict=False):
             if "**" in part:
                 return True
-            if not re.fullmatch(_regex(part), name, re.DOTALL):
+            if not _compiled(part).fullmatch(name):
                 return False
         return len(self.parts) > len(names)
 
@@ -99,6 +99,61 @@ def overlap(one: str, other: str) -> bool:
     """Return whether a root is above or below another one: files would have a name of each."""
     a, b = PurePosixPath(one), PurePosixPath(other)
     return a != b and (a.is_relative_to(b) or b.is_relative_to(a))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str] | _Glob:
+    """Return a glob; as a regular expression while that cannot take long."""
+    return re.compile(_regex(pattern), re.DOTALL) if pattern.count("*") < 4 else _Glob(pattern)
+
+
+class _Glob:
+    """Matches in a time linear in the name, whatever the stars: a bit is a place in the pattern."""
+
+    def __init__(self, pattern: str) -> None:
+        _regex(pattern)  # ValueError if it is not valid
+        found: list[str] = []
+        self._any = self._name = self._over = self._enter = 0
+        for part in _TOKEN.split(pattern):
+            bit = 1 << len(found)
+            match part:
+                case "**/":  # in front of a loop or past it; and the loop, left by a slash
+                    self._enter |= bit
+                    self._any |= bit << 1
+                    found += ["", "/"]
+                case "**":
+                    self._over, self._any = self._over | bit, self._any | bit
+                    found.append("")
+                case "*":
+                    self._over, self._name = self._over | bit, self._name | bit
+                    found.append("")
+                case "?":
+                    found.append("[^/]")
+                case _ if re.fullmatch(_CLASS, part):
+                    found.append(_bracket(part))
+                case _:
+                    found += map(re.escape, part)
+        self._tests = [each and re.compile(each, re.DOTALL) for each in found]
+        self._steps: dict[str, int] = {}
+
+    def fullmatch(self, name: str) -> bool | None:
+        at = self._closed(1)
+        for character in name:
+            stays = self._any | (0 if character == "/" else self._name)
+            at = self._closed((at & self._step(character)) << 1 | at & stays)
+        return bool(at >> len(self._tests) & 1) or None
+
+    def _step(self, character: str) -> int:
+        if character not in self._steps:
+            self._steps[character] = sum(
+                1 << n for n, test in enumerate(self._tests) if test and test.fullmatch(character)
+            )
+        return self._steps[character]
+
+    def _closed(self, at: int) -> int:
+        while at != (more := at | (at & self._over) << 1 | (at & self._enter) * 6):
+            at = more
+        return at
 
 
 def _regex(pattern: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tidegate.broker.cluster import Survey
 from tidegate.broker.consumer import Reader, Record
@@ -62,9 +63,15 @@ class Rows:
         """Return whether a row is one of these."""
         topic_id, _, partition = file.rpartition("/")
         return file in self.etags or any(
-            each == topic_id and str(r.partition) == partition and r.start <= row < r.end
-            for each, r in self.ranges
+            start <= row < end for start, end in self._spans.get((topic_id, partition), ())
         )
+
+    @cached_property
+    def _spans(self) -> Mapping[tuple[str, str], list[tuple[int, int]]]:
+        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for topic_id, r in self.ranges:
+            found.setdefault((topic_id, str(r.partition)), []).append((r.start, r.end))
+        return found
 
 
 def count_resent(

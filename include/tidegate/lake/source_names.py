@@ -29,6 +29,7 @@ from tidegate.lake.store_errors import one_line
 _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _OF_FILE_SYSTEMS = {"lost+found"}
 _FOLDER_MARKERS = ("/", "_$folder$")
+_MOST_DIRECTORIES = 100_000
 _LOOP = "a loop of symbolic links"
 _UNREADABLE: dict[int | None, str] = {
     errno.ELOOP: _LOOP,
@@ -94,6 +95,7 @@ def _on_disk(root: Root) -> Iterator[Found | LeftOutFile]:
     """Walk a directory, following links that stay below it."""
     top = os.path.realpath(root.native)
     waiting: list[tuple[str, tuple[_Identity, ...]]] = [("", (_identity(Path(top).stat()),))]
+    directories = 0
     while waiting:
         directory, above = waiting.pop()
         try:
@@ -122,6 +124,8 @@ def _on_disk(root: Root) -> Iterator[Found | LeftOutFile]:
                 yield Found(SourceFile(name, state.st_size, etag), state.st_mtime)
             elif _identity(state) in above:
                 yield LeftOutFile(name, _LOOP)
+            elif (directories := directories + 1) > _MOST_DIRECTORIES:
+                raise OSError(errno.E2BIG, f"more than {_MOST_DIRECTORIES:,} directories", name)
             else:
                 waiting.append((name, (*above, _identity(state))))
 

@@ -107,7 +107,7 @@ def refuse_another_size(uri: str, size: int, expected: int) -> None:
 def one_line(error: Exception) -> str:
     """Return an error of obstore as one line; of an answer of S3 its code and message."""
     line = str(error).partition("\n\nDebug source")[0]
-    if said := re.search(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", line, re.DOTALL):
+    if said := re.search(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>", line):
         line = f"{line.partition(' - Server returned')[0]}: {said[1]}: {said[2]}"
     return " ".join(line.split())
 

@@ -49,6 +49,7 @@ _OUT_OF_MEMORY = re.compile(
     r"\bjava\.lang\.OutOfMemoryError\b|\bexited with (exit )?code 52\b"
     r"|\bContainer killed by YARN for exceeding \w* ?memory|\bbeyond the '\w+' memory limit\b"
 )
+_LOOKED_AT = 4_000  # characters of a line: a row of any size may be quoted in it
 _VM = "Error occurred during initialization of VM"  # its reason is the next line
 _NO_JAVA = re.compile(rf"^\s*({_VM}|Error: Could not create the Java Virtual Machine)")
 _NO_START = re.compile(r"^(Error|Invalid|Unrecognized|Improperly|Could not)\b")
@@ -141,7 +142,7 @@ def failure_line(lines: Iterable[str]) -> str:
 
 
 def _is_hidden(line: str) -> bool:
-    return any(each.search(line) for each in (_START, _CLIENT, _STACK_TRACE, _ECHO))
+    return any(each.search(line[:_LOOKED_AT]) for each in (_START, _CLIENT, _STACK_TRACE, _ECHO))
 
 
 def _is_repeated(line: str, warnings: dict[str, tuple[str, int]]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -114,16 +115,22 @@ def with_files(form: dict[str, Any], beside: Path) -> tuple[dict[str, Any], list
     """
     wrong: list[str] = []
 
+    @functools.cache
+    def content(name: str) -> str:
+        if (beside / name).exists() and not (beside / name).is_file():  # a pipe would not end
+            raise ValueError("not a file")
+        with (beside / name).open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            raise ValueError(f"larger than {_LARGEST_FILE >> 10} KiB")
+        return data.decode()
+
     def text_of(name: str, at: str) -> str:
         if name != Path(name).name:
             wrong.append(f"{at}: the file is beside the pipeline's: a name, without a directory")
             return name
         try:
-            with (beside / name).open("rb") as file:
-                data = file.read(_LARGEST_FILE + 1)
-            if len(data) > _LARGEST_FILE:
-                raise ValueError(f"larger than {_LARGEST_FILE >> 10} KiB")
-            return data.decode()
+            return content(name)
         except OSError as error:
             wrong.append(f"{at}: {name} cannot be read: {error.strerror}")
         except ValueError as error:

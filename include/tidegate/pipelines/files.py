@@ -30,6 +30,7 @@ _JUDGED = {"options", "conf", "producer"}
 _LEFT = "holds ${…} after it was expanded: defaults and values are not expanded again"
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
 _TO_DO = re.compile("^# TO DO: ", re.MULTILINE)
+_LONGEST = 1_000  # characters of a key's path
 ENDINGS = (".yaml", ".yml")
 _CHECKOUT = Path(__file__).parents[3]
 _SET = "set TIDEGATE_PIPELINES to the directory of the pipeline files"
@@ -120,7 +121,8 @@ def examined(
     except ValueError as error:
         found += str(error).splitlines()
     keys = [each.partition(": ")[0] for each in (*unset, *wrong)]
-    news = (each for each in found if not any(_is_about(each, key) for key in keys))
+    known = frozenset(keys)
+    news = (each for each in found if not _is_about(each, known))
     complaints = [printable(each) for each in dict.fromkeys([*of_yaml, *wrong, *news])]
     if spec is None and not complaints:
         with contextlib.suppress(ValueError):
@@ -131,13 +133,14 @@ def examined(
 
 def _unsettled(text: str) -> list[str]:
     """Return a complaint for each comment `# TO DO: …` that `tidegate translate` has written."""
-    lines = (text.count("\n", 0, each.start()) + 1 for each in _TO_DO.finditer(text))
+    lines = (n for n, line in enumerate(text.split("\n"), 1) if line.startswith("# TO DO: "))
     return [f"line {n}: a TO DO of the translation: settle it, then delete it" for n in lines]
 
 
-def _is_about(complaint: str, key: str) -> bool:
+def _is_about(complaint: str, keys: frozenset[str]) -> bool:
     about = complaint.partition(": ")[0]
-    return about == key or about.startswith(f"{key}.")
+    ends = [i for i, c in enumerate(about[:_LONGEST]) if c == "."]
+    return about in keys or any(about[:i] in keys for i in ends)
 
 
 def _without(form: dict[str, Any], keys: Iterable[str], name: str) -> dict[str, Any]:
@@ -274,7 +277,9 @@ def _expand(
             case str() if any(at[: len(place)] == place for place in _NOT_EXPANDED):
                 check(value, CONTROL, *at)
             case str():
-                found = [*_VARIABLE.finditer(value)]
+                # Behind the last brace is none, and each search would read to the end.
+                end = value.rfind("}") + 1
+                found = [*_VARIABLE.finditer(value, 0, end)]
                 used = [m for m in found if not m["escape"]]
                 if len(used) < len(found) and {*at} & _JUDGED:
                     wrong.append(f"{'.'.join(at)}: $${{…}} is no value of a setting")
@@ -291,8 +296,12 @@ def _expand(
                     for m in used
                     if m["default"] is None and m["name"] not in environ
                 )
-                text = _VARIABLE.sub(lambda m: _value(m, environ), value)
-                if _VARIABLE.search(_VARIABLE.sub(lambda m: _value(m, environ, ""), value)):
+                if sum(len(_value(m, environ)) for m in found) > yaml_reader.MOST_BYTES:
+                    wrong.append(f"{'.'.join(at)}: is too long after it was expanded")
+                    return value
+                text = _VARIABLE.sub(lambda m: _value(m, environ), value[:end]) + value[end:]
+                emptied = _VARIABLE.sub(lambda m: _value(m, environ, ""), value[:end]) + value[end:]
+                if _VARIABLE.search(emptied, 0, emptied.rfind("}") + 1):
                     wrong.append(f"{'.'.join(at)}: {_LEFT}")
                 # A reader's separators and quotes may be control characters.
                 options = at[:2] == ("source", "options")

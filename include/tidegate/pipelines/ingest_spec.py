@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from tidegate import linear_regex
 from tidegate.core import parquet_settings
 from tidegate.core.decoding import Decoding
 from tidegate.core.parquet_settings import ParquetSettings
@@ -255,8 +255,8 @@ def _selected(existing: Iterable[str], ingest: Mapping[str, Any]) -> tuple[str, 
     return tuple(
         topic
         for topic in sorted(set(existing))
-        if re.fullmatch(pattern, topic)
-        and not (exclude and re.fullmatch(exclude, topic))
+        if linear_regex.fullmatch(pattern, topic)
+        and not (exclude and linear_regex.fullmatch(exclude, topic))
         and not topic.startswith("__")
     )
 

@@ -11,6 +11,7 @@ from croniter import croniter
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from tidegate import linear_regex
 from tidegate.core import locations
 from tidegate.settings import secrets
 
@@ -58,7 +59,8 @@ def _is_scalar(value: Any) -> Any:
 def _compiles(pattern: str) -> str:
     try:
         re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
+        linear_regex.fullmatch(pattern, "")
+    except (re.error, OverflowError, RecursionError, ValueError) as error:
         raise ValueError(f"not a regular expression: {error}") from None
     return pattern
 

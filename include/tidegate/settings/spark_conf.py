@@ -45,7 +45,7 @@ RUN_ONCE = {
 """Of an egress: what a task has sent cannot be taken back, so the next attempt does the rest."""
 CONNECTOR = re.compile(
     r"(^|[/,\s])(commons-pool2|kafka-clients|spark-(sql|token-provider)-kafka-0-10"
-    r"|hadoop-bare-naked-local-fs|spark-avro)[-_][^/,]*\.jar"
+    r"|hadoop-bare-naked-local-fs|spark-avro)[-_][^/,\s]*\.jar"
 )
 
 

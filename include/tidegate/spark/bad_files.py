@@ -19,9 +19,10 @@ from tidegate.spark.expressions import NotComputable
 from tidegate.spark.failures import describe, java_causes
 
 SPARK_ERRORS = CapturedException, Py4JJavaError
-UNREADABLE = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+)\.\s")
+UNREADABLE = re.compile(r"FAILED_READ_FILE\S{0,99} Encountered error while reading file (\S+)\.\s")
 # Errors of expressions on the content of a row: SQL's data exceptions, and raise_error.
-_COMPUTED = re.compile(r"\[([A-Z_.]+)\].*SQLSTATE: (?:22\w{3}|P0001)", re.DOTALL)
+_CONDITION = re.compile(r"\[([A-Z_.]+)\]")
+_COMPUTED = re.compile(r"SQLSTATE: (?:22\w{3}|P0001)")
 # Java exceptions that do not blame the file: a retry may read it. By class, also of one that is
 # there only as text of another; and by message.
 _TEMPORARY = re.compile(
@@ -29,7 +30,7 @@ _TEMPORARY = re.compile(
     r"|Interrupt|ClosedChannel|BlockMissing|OutOfMemory|AWS|Sdk|SnappyError|ClassNotFound"
     r"|NoClassDefFound|UnsatisfiedLink"
 )
-_CLASS = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b")
+_CLASS = re.compile(r"(?<=\w\.)[A-Z]\w*+(?:(?<=\wException)|(?<=\wError))")
 _MACHINE = re.compile(
     r"Input/output error|Stale (?:NFS )?file handle|No space left on device|Too many open files"
     r"|Cannot allocate memory|Connection (?:timed out|reset)|endpoint is not connected"
@@ -73,7 +74,7 @@ def failing_expression(source: RowSource, error: Exception) -> str | None:
     """Return how an expression has failed on the content of a row, without the row; else None."""
     if is_temporary(error):
         return None
-    found = first_match(_COMPUTED, error)
+    found = next(filter(None, (_computed(message) for _, message in _thrown(error))), None)
     of = "where, `columns` or order_by" if source.where else "`columns` or order_by"
     return found and f"an expression of {of} fails on a row: {found[1]} (try_cast gives null)"
 
@@ -84,9 +85,15 @@ def is_temporary(error: Exception) -> bool:
         return condition(error) == "PATH_NOT_FOUND"  # deleted since: the retry plans again
     thrown = _thrown(error)
     # The message of an expression that fails quotes the row, which may be a line of a log.
-    said = [message for _, message in thrown if not _COMPUTED.search(message)]
+    said = [message for _, message in thrown if not _computed(message)]
     names = [name for name, _ in thrown] + [each for text in said for each in _CLASS.findall(text)]
     return any(map(_TEMPORARY.search, names)) or any(map(_MACHINE.search, said))
+
+
+def _computed(message: str) -> re.Match[str] | None:
+    """Return the first condition in front of a state of a data exception."""
+    ends = [found.start() for found in _COMPUTED.finditer(message)]
+    return _CONDITION.search(message, 0, ends[-1]) if ends else None
 
 
 def first_match(pattern: re.Pattern[str], error: Exception) -> re.Match[str] | None:

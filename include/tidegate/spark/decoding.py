@@ -71,7 +71,7 @@ def _csv(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
         F.regexp_replace(whole_text, r"\r?\n\z", ""),  # which makes it valid UTF-8
     )
     rows = rows.withColumn(
-        hidden(column, "complete"), text.rlike(rf"^{one}{others}{{{len(fields) - 1}}}\z")
+        hidden(column, "complete"), text.rlike(rf"^{one}{others}{{{len(fields) - 1}}}+\z")
     )
     texts = ", ".join(f"{schema.quoted(f.name)} STRING" for f in fields)
     options = {**_CSV, "sep": "\\\\" if mark == "\\" else mark}

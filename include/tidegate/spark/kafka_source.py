@@ -20,7 +20,9 @@ _NEEDED = ("kafka.bootstrap.servers", "kafka.isolation.level")
 # Given by Tidegate and by the connection, and by no pipeline.
 _OURS = {"kafka.client.id", *_NEEDED, *(f"kafka.{name}" for name in kafka_clients.SECURITY)}
 _SECRET = re.compile(r"jaas|password|secret|keystore\.key", re.IGNORECASE)
-_QUOTED = re.compile(r'(?:password|secret)\w*\s*=\s*"((?:[^"\\]|\\.)+)"', re.IGNORECASE)
+_QUOTED = re.compile(
+    r'\b(?>\w*?(?:password|secret)\w*+)\s*+=\s*+"((?:[^"\\]|\\.)++)"', re.IGNORECASE
+)
 
 
 def render(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -26,7 +27,9 @@ class OptionTable:
         """Return all that is wrong with some options, each with its name."""
         names = [name.lower() if self.ignore_case else name for name in given]
         wrong = [f"{name}: missing" for name in self.required if name not in names]
-        wrong += [f"{n}: given twice" for n in sorted({n for n in names if names.count(n) > 1})]
+        wrong += [
+            f"{n}: given twice" for n in sorted(n for n, k in Counter(names).items() if k > 1)
+        ]
         for name, value in sorted(zip(names, given.values(), strict=True)):
             if complaint := self._complaint(name, value):
                 wrong.append(f"{name}: {complaint}")

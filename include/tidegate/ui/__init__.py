@@ -32,7 +32,13 @@ class SignTriggers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_post = scope["type"] == "http" and scope["method"] == "POST"
         if is_post and (found := _TRIGGER.search(scope["path"])):
-            from tidegate.ui.triggers import signed
+            from starlette.responses import PlainTextResponse
 
-            scope, receive = await signed(found["dag"], scope, receive)
+            from tidegate.ui.triggers import TooLarge, signed
+
+            try:
+                scope, receive = await signed(found["dag"], scope, receive)
+            except TooLarge:
+                await PlainTextResponse("too large", 413)(scope, receive, send)
+                return
         await self._app(scope, receive, send)

@@ -18,6 +18,12 @@ from tidegate.pipelines.value_types import is_pipeline_name
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope
 
+MOST_BYTES = 1 << 20
+
+
+class TooLarge(Exception):
+    """A request for a run is larger than MOST_BYTES."""
+
 
 async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
     """Return the request with a signature if its user may trigger the pipeline's own DAG.
@@ -25,14 +31,18 @@ async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Re
     A signature in the request is removed. A request without a conf, which Airflow refuses, is
     returned unchanged.
     """
-    body = b""
+    parts, size = list[bytes](), 0
     while True:
         message = await receive()
         if message["type"] != "http.request":
             return scope, _prepend(message, receive)
-        body += message.get("body", b"")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MOST_BYTES:
+            raise TooLarge
         if not message.get("more_body"):
             break
+    body = b"".join(parts)
     form = _form(body)
     if form is not None:
         conf = form["conf"]

@@ -205,7 +205,7 @@ def test_assigned_partitions(tmp_path: Path) -> None:
     [
         ({"subscribe": "on, 1e3,y,0x10,a.b"}, "topics", ["on", "1e3", "y", "0x10", "a.b"]),
         ({"subscribePattern": "ürün-.*: #x"}, "pattern", "ürün-.*: #x"),
-        ({"subscribePattern": "[{&*!|>'\"%@`#]{}"}, "pattern", "[{&*!|>'\"%@`#]{}"),
+        ({"subscribePattern": "[{&*!|>'\"%@`#]{1}"}, "pattern", "[{&*!|>'\"%@`#]{1}"),
     ],
 )
 def test_names_that_yaml_reads_otherwise(

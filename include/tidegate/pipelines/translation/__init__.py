@@ -25,7 +25,8 @@ from tidegate.pipelines.yaml_reader import BadFile
 MOST_BYTES = 128 * 1024
 _NESTED = ("config", "options", "conf", "spark_conf", "sparkConf", "kafkaParams")
 _PROGRAM = re.compile(
-    r"\.\s*(?:option|options|readStream|writeStream)\b|KafkaUtils|[\"']\s*->|^\s*(?:import|val)\s",
+    r"\.\s*(?:option|options|readStream|writeStream)\b|KafkaUtils|[\"']\s*->"
+    r"|^[ \t]*(?:import|val)\s",
     re.MULTILINE,
 )
 _NONE = (

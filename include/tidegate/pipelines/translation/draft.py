@@ -46,9 +46,9 @@ class Draft:
     """The pipeline's name, if the user has chosen one."""
     form: dict[str, Any] = field(default_factory=dict)
     comments: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
-    dropped: dict[str, list[str]] = field(default_factory=dict)
+    dropped: dict[str, dict[str, None]] = field(default_factory=dict)
     """Names of settings by the reason."""
-    refused: dict[str, list[str]] = field(default_factory=dict)
+    refused: dict[str, dict[str, None]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     """What to do beside the file: lines of a comment."""
@@ -148,10 +148,8 @@ class Draft:
             return name
         return f"{self.where} {given.line}"
 
-    def _note(self, notes: dict[str, list[str]], given: Given, why: str) -> None:
-        names = notes.setdefault(why, [])
-        if (label := self.label(given)) not in names:
-            names.append(label)
+    def _note(self, notes: dict[str, dict[str, None]], given: Given, why: str) -> None:
+        notes.setdefault(why, {})[self.label(given)] = None
 
 
 def per_partition(text: str) -> dict[str, dict[int, int]] | None:

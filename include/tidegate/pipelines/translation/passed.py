@@ -37,7 +37,7 @@ _UNITS = {
 _PACKAGES = ("spark.jars.packages", "spark.jars")
 _OWN = (
     r"(?:spark-(?:sql|streaming|token-provider)-kafka-0-\d+(?:-assembly)?|spark-hadoop-cloud"
-    r"|kafka-clients|commons-pool2|hadoop-aws|aws-java-sdk(?:-[a-z0-9]+)*)(?:_\d+\.\d+)?"
+    r"|kafka-clients|commons-pool2|hadoop-aws|aws-java-sdk(?:-[a-z][a-z0-9]*)*)(?:_\d+\.\d+)?"
 )
 _OWN_PACKAGE = re.compile(rf"software\.amazon\.awssdk:.*|[\w.-]+:{_OWN}:.*")
 _OWN_JAR = re.compile(rf"(?:.*/)?{_OWN}-\d[^/]*\.jar")

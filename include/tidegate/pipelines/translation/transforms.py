@@ -26,14 +26,15 @@ def pop(draft: Draft, given: dict[str, Given]) -> None:
     if named and value is None and named.value != "":
         draft.need(named, "it is not known what is done to the records")
     aliases = list(dict.fromkeys(filter(None, map(str.strip, (value or "").split(",")))))
-    for alias in aliases:
-        type_ = parts.pop(f"transforms.{alias}.type", named)
-        if type_:
-            _transform(draft, type_)
+    types = [parts.pop(f"transforms.{alias}.type", named) for alias in aliases]
+    for type_ in filter(None, dict.fromkeys(types)):
+        _transform(draft, type_)
     if named and aliases:
         draft.drop(named, _PART_OF)
+    known = set(aliases)
     for name, each in parts.items():
-        is_used = any(name.startswith(f"transforms.{alias}.") for alias in aliases)
+        dots = [i for i, c in enumerate(name[:300]) if c == "."][1:]
+        is_used = any(name[11:i] in known for i in dots) and name.startswith("transforms.")
         is_used |= bool(aliases) and name.startswith("predicates")
         draft.drop(each, _PART_OF if is_used else _NOT_USED)
 
