@@ -63,7 +63,8 @@ def test_its_shape(pipelines: Path) -> None:
         "repair": ["reconcile", "verdict"],
         "reconcile": ["sweep", "verdict"],
         "sweep": ["checkpoint", "verdict"],
-        "checkpoint": ["verdict"],
+        "checkpoint": ["gone_files", "verdict"],
+        "gone_files": ["verdict"],
         "verdict": [],
     }
     rules = {t.task_id: t.trigger_rule for t in maintenance.tasks}
@@ -106,7 +107,7 @@ def test_the_harmless_ones_for_all_pipelines(
     Ledger(open_store(str(two), "back"), "back").append(sent, run="run")
     assert run() == {
         "move_cursor": "skipped", "repair": "success", "reconcile": "success", "sweep": "success",
-        "checkpoint": "success", "verdict": "skipped", "": "success",
+        "checkpoint": "success", "gone_files": "success", "verdict": "skipped", "": "success",
     }  # fmt: skip
     for name in "ab":
         assert json.loads(Variable.get(f"tidegate__{name}__t")) == {"t": {"0": 3}}
@@ -125,13 +126,13 @@ def test_one_that_fails_stops_no_other(two: Path, airflow_database: None) -> Non
     states = run()
     assert states == {
         "move_cursor": "skipped", "repair": "failed", "reconcile": "failed", "sweep": "failed",
-        "checkpoint": "failed", "verdict": "failed", "": "failed",
+        "checkpoint": "failed", "gone_files": "success", "verdict": "failed", "": "failed",
     }  # fmt: skip
     assert len(list((two / "b/_tidegate/quarantine").rglob("x.parquet"))) == 1
     Variable.set("tidegate__b__t", '{"t": {"0": 99}}')
     assert run(pipeline="b") == {
         "move_cursor": "skipped", "repair": "success", "reconcile": "failed", "sweep": "success",
-        "checkpoint": "success", "verdict": "failed", "": "failed",
+        "checkpoint": "success", "gone_files": "success", "verdict": "failed", "": "failed",
     }  # fmt: skip
     assert Variable.get("tidegate__b__t") == '{"t": {"0": 99}}'
 

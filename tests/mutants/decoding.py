@@ -201,8 +201,8 @@ MUTANTS = (
     Mutant(
         "a column that is gone is refused",
         "core/schema.py",
-        "        if kind is None:\n            added",
-        "        if kind is None:\n            continue\n            added",
+        "        if kind is None:\n            asked",
+        "        if kind is None:\n            continue\n            asked",
         f"{_COLUMNS}::test_changes_that_are_not",
     ),
     Mutant(

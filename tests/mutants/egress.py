@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant(
         "what a row says is no error of the machine",
         "spark/bad_files.py",
-        " if not _COMPUTED.search(message)]",
+        " if not _computed(message)]",
         "]",
         "tests/unit/spark/test_reader_errors.py",
     ),

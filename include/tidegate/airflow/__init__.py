@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tidegate.orchestration.operators import TidegateCompleteThroughSensor, TidegateRunOperator
 
-__all__ = ["TidegateCompleteThroughSensor", "TidegateRunOperator", "dags"]
+__all__ = ["TidegateCompleteThroughSensor", "TidegateRunOperator", "check", "dags"]
 
 
 def __getattr__(name: str) -> Any:
@@ -38,3 +38,10 @@ def dags() -> dict[str, DAG]:
     loaded = asked_for()
     others = (backfill_dag(loaded), replay_dag(loaded), maintenance_dag())
     return {**pipeline_dags(loaded), **{dag.dag_id: dag for dag in others}}
+
+
+def check() -> None:
+    """Raise ConfigurationError if a pipeline file is wrong; for a second DAG file, without DAGs."""
+    from tidegate.orchestration.factory import refuse_wrong_files
+
+    refuse_wrong_files()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -27,10 +28,11 @@ from tidegate.orchestration.compatibility import CronDataIntervalTimetable
 from tidegate.orchestration.links import ReportLink
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
-from tidegate.pipelines.value_types import is_pipeline_name
+from tidegate.pipelines.value_types import is_pipeline_name, is_schedule
 from tidegate.runs import connections
 
 _MAX_COMPLAINT = 20_000
+_ALARM = "@hourly"  # of a file whose schedule cannot be read any more
 
 # Airflow checks the schema of each Param of each DAG; a schema of a newer draft takes three times
 # as long.
@@ -57,7 +59,7 @@ def asked_for() -> files.Loaded:
     Airflow reads the DAG file for each task anew; a thousand DAGs take seconds.
     """
     only = get_parsing_context().dag_id
-    return files.load_all(name for name in files.names() if not only or _dag_id(name) == only)
+    return files.load_all(name for name in files.names() if not only or dag_id(name) == only)
 
 
 def _dag_or_errors(name: str, spec: Spec | ConfigurationError) -> DAG:
@@ -190,7 +192,7 @@ def _flag(description: str) -> Param:
     return Param(False, description, **of_type)
 
 
-def _dag_id(name: str) -> str:
+def dag_id(name: str) -> str:
     """Return the id of a file's DAG, which Airflow accepts and no other file has.
 
     For an invalid pipeline name it ends in a digest of the name.
@@ -201,22 +203,61 @@ def _dag_id(name: str) -> str:
     return f"tidegate__{re.sub(r'[^A-Za-z0-9_-]', '-', name)[:100]}.{digest}"
 
 
+def refuse_wrong_files() -> None:
+    """Raise ConfigurationError if a pipeline file is wrong, naming all: an import error of Airflow.
+
+    For a DAG file that has no DAG: Airflow takes away each DAG of a file with an import error.
+    """
+    if get_parsing_context().dag_id:
+        return  # for a task, whose own file says it
+    wrong = [
+        f"{str(error).splitlines()[0].rstrip(':')}: the DAG {dag_id(name)} has all complaints"
+        for name, error in files.load_all(files.names()).items()
+        if isinstance(error, ConfigurationError)
+    ]
+    if wrong:
+        raise ConfigurationError("pipeline files are wrong:\n" + "\n".join(wrong))
+
+
 def _refusing_dag(name: str, complaint: str) -> DAG:
+    """Return the DAG of a wrong file: every run fails with the complaint.
+
+    It has the tasks of its kind, or of both, or a run that is under way would succeed with what it
+    has done; and the file's schedule as far as it can be read, so that there are runs to fail.
+    """
+    said = files.said(name)
+    flow = flows.FLOWS.get((said or {}).get("kind", ""))
+    work = [each.spark_step for each in ([flow] if flow else flows.FLOWS.values())]
     with DAG(
-        dag_id=_dag_id(name),
+        dag_id=dag_id(name),
         description="This pipeline's file is wrong: see its documentation",
         doc_md=f"The pipeline file is wrong:\n\n{_fenced(complaint)}",
-        schedule=None,
+        schedule=_schedule_of_wrong(said),
         start_date=BEFORE_ANY_RUN,
+        catchup=False,
+        max_active_runs=1,
         tags={"tidegate", "broken"},
     ) as dag:
 
-        @task(task_id="plan", retries=0)
         def refuse() -> None:
             tasks.refuse(complaint[:_MAX_COMPLAINT])
 
-        refuse()
+        def refusing(name: str) -> Any:
+            return task(task_id=name, retries=0)(refuse)()
+
+        first = refusing("plan")
+        first >> [refusing(each) for each in work] >> refusing("publish") >> refusing("verdict")
     return dag
+
+
+def _schedule_of_wrong(said: Mapping[str, str] | None) -> CronDataIntervalTimetable | None:
+    text = _ALARM if said is None else said.get("schedule", "")
+    if text in ("", "null", "~"):
+        return None  # runs were manual
+    with contextlib.suppress(Exception):  # Airflow's
+        if is_schedule(text):
+            return CronDataIntervalTimetable(text, timezone="UTC")
+    return CronDataIntervalTimetable(_ALARM, timezone="UTC")
 
 
 def _fenced(complaint: object) -> str:

@@ -14,7 +14,7 @@ from tidegate.errors import ConfigurationError, Transient
 from tidegate.maintenance.steps import STEPS, Environment
 from tidegate.orchestration import rights
 from tidegate.orchestration.compatibility import AirflowFailException, AirflowSkipException
-from tidegate.orchestration.factory import BEFORE_ANY_RUN
+from tidegate.orchestration.factory import BEFORE_ANY_RUN, dag_id
 from tidegate.orchestration.form_dags import TOPIC
 from tidegate.orchestration.tasks import airflow_errors, params_of, refuse_unknown
 from tidegate.pipelines import files
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 DAG_ID = "tidegate_maintenance"
+_PIPELINES = "tidegate_pipelines"  # a Variable
 _CURSOR = ("topic", "partition", "offset", "reason")
 _DOC = """\
 ### Maintenance of pipelines
@@ -89,11 +90,16 @@ def maintenance_dag() -> DAG:
         def step(name: str) -> None:
             run_step(name, get_current_context())
 
+        @task(trigger_rule="all_done", retries=0)
+        def gone_files() -> None:
+            refuse_runs_without_file(get_current_context())
+
         @task(trigger_rule="one_failed", retries=0)
         def verdict() -> None:
             raise AirflowFailException("a step of this run has failed: its own log says why")
 
         steps = [move(), *(step.override(task_id=name)(name) for name in STEPS)]
+        steps.append(gone_files())
         chain(*steps)
         # Airflow takes a run's state from its last tasks, and a step runs although an earlier one
         # has failed: `verdict` fails the run if any step did, and is skipped otherwise.
@@ -125,6 +131,27 @@ def move_cursor(context: Context) -> None:
             run=context["dag_run"].run_id,
         )
     _report(context, {spec.name: moved})
+
+
+def refuse_runs_without_file(context: Context) -> None:
+    """Fail while a pipeline whose file was deleted or renamed has a run that has not ended.
+
+    Airflow does not schedule what is left of such a run, and never fails it. Which pipelines there
+    were is in a Variable, until nothing of theirs is unfinished.
+    """
+    from tidegate.orchestration import connections
+
+    variables, there = connections.Variables(), set(files.names())
+    known = {*json.loads(variables.read(_PIPELINES) or "[]")}
+    count, states = context["ti"].get_dr_count, ["queued", "running"]
+    left = sorted(each for each in known - there if count(dag_id=dag_id(each), states=states))
+    if known != (kept := {*there, *left}):
+        variables.write(_PIPELINES, json.dumps(sorted(kept)))
+    if left:
+        raise AirflowFailException(
+            f"the files of these pipelines are gone, and a run of each has not ended: {left}: put "
+            "the file back and let it end, or mark the run as failed in Airflow"
+        )
 
 
 def run_step(name: str, context: Context) -> None:

@@ -31,6 +31,9 @@ _LEFT = "holds ${…} after it was expanded: defaults and values are not expande
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
 _TO_DO = re.compile("^# TO DO: ", re.MULTILINE)
 _LONGEST = 1_000  # characters of a key's path
+_SAID = re.compile(
+    r"^(?P<key>kind|schedule):[ \t]*(?P<value>[^\n]*?)[ \t]*(?:[ \t]#[^\n]*)?$", re.MULTILINE
+)
 ENDINGS = (".yaml", ".yml")
 _CHECKOUT = Path(__file__).parents[3]
 _SET = "set TIDEGATE_PIPELINES to the directory of the pipeline files"
@@ -240,6 +243,26 @@ def valid(loaded: Loaded) -> dict[str, Spec]:
     return {name: spec for name, spec in loaded.items() if not isinstance(spec, ConfigurationError)}
 
 
+def said(name: str) -> dict[str, str] | None:
+    """Return what the lines `kind:` and `schedule:` of a pipeline's file say, unchecked.
+
+    Of a file that is wrong, or no YAML at all. None if it cannot be read.
+    """
+    try:
+        path = _paths_of(name)[0]
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            text = file.read(yaml_reader.MOST_BYTES).decode(errors="replace")
+    except (OSError, ValueError, IndexError):
+        return None
+    allowed = {name: value for name, value in os.environ.items() if _is_allowed(name, os.environ)}
+    return {
+        m["key"]: _VARIABLE.sub(lambda v: _value(v, allowed, ""), m["value"]).strip("\"'")
+        for m in _SAID.finditer(text)
+    }
+
+
 def _text(path: Path) -> str:
     if path.exists() and not path.is_file():
         raise BadFile("not a file")
@@ -260,7 +283,6 @@ def _expand(
     """
     missing: list[str] = []
     wrong: list[str] = []
-    listed = {name.strip() for name in environ.get(ALLOWED, "").split(",")}
 
     def check(text: str, refused: re.Pattern[str], *at: str) -> None:
         if refused.search(text):
@@ -285,7 +307,7 @@ def _expand(
                     wrong.append(f"{'.'.join(at)}: $${{…}} is no value of a setting")
                     return value
                 for name in dict.fromkeys(m["name"] for m in used):
-                    if not (name.startswith("TIDEGATE_") or name in listed):
+                    if not _is_allowed(name, environ):
                         wrong.append(
                             f"{'.'.join(at)}: ${{{name}}} may not be used: names begin with "
                             f"TIDEGATE_, or are listed in {ALLOWED}"
@@ -310,6 +332,12 @@ def _expand(
         return value
 
     return expanded(form), missing, wrong
+
+
+def _is_allowed(name: str, environ: Mapping[str, str]) -> bool:
+    """Return whether pipeline files may use a variable."""
+    listed = (each.strip() for each in environ.get(ALLOWED, "").split(","))
+    return name.startswith("TIDEGATE_") or name in listed
 
 
 def _value(variable: re.Match[str], environ: Mapping[str, str], unset: str | None = None) -> str:

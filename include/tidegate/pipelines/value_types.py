@@ -78,6 +78,14 @@ def _fires(schedule: str) -> str:
     return schedule
 
 
+def is_schedule(text: str) -> bool:
+    """Return whether a pipeline may have this schedule."""
+    try:
+        return bool(_fires(text))
+    except ValueError:
+        return False
+
+
 _NOT_CRON = (
     "not a cron expression: five fields (six with seconds), for example 0 6 * * *, or one of "
     "@hourly, @daily, @weekly, @monthly, @quarterly, @yearly"
