@@ -34,7 +34,7 @@ FROM base
 
 RUN useradd --uid 10001 --create-home tidegate \
  && install --directory --owner=tidegate \
-      /opt/airflow /opt/airflow/logs /opt/airflow/secrets /opt/spark-work
+      /opt/airflow /opt/airflow/logs /opt/airflow/secrets /opt/spark-conf /opt/spark-work
 COPY --from=builder --chown=tidegate /opt/tidegate /opt/tidegate
 
 USER tidegate

@@ -24,6 +24,7 @@ VARIABLES = {
     "AIRFLOW_ADMIN_PASSWORD": HOSTILE,
     "AIRFLOW_FERNET_KEY": "7T512UXSSmBOkpWimFHIVb8jK6lfmSAvx4mO6Arehnc=",
     "AIRFLOW_JWT_SECRET": "jwt-of-this-test-alone-and-of-no-installation",
+    "SPARK_SECRET": HOSTILE,
     "AWS_ACCESS_KEY_ID": "TIDEGATE",
     "AWS_SECRET_ACCESS_KEY": HOSTILE,
 }

@@ -52,13 +52,14 @@ class Topology:
         self.outputs: dict[str, subprocess.CompletedProcess[str]] = {}
         self.directories = {
             "/opt/airflow": str(home / "airflow"),
+            "/opt/spark-conf": str(home / "spark-conf"),
             "/opt/spark-work": str(home / "spark-work"),
             "/opt/tidegate/include": str(PROJECT / "include"),
             "/opt/tidegate": str(image.directory),
             "=/data": f"={home / 's3-data'}",
         }
         self._started: list[str] = []
-        for name in ("airflow/logs", "airflow/secrets", "spark-work", "s3-data"):
+        for name in ("airflow/logs", "airflow/secrets", "spark-conf", "spark-work", "s3-data"):
             (home / name).mkdir(parents=True)
 
     def up(self, name: str) -> None:

@@ -96,6 +96,8 @@ def read_backlog(
         candidates: Iterable[SourceFile | LeftOutFile] = new
         if spec.source.format == "parquet" and spec.source.columns is None:
             columns, candidates = sources.read_footers(root, new, spec.max_files, columns)
+        elif spec.source.format != "parquet":
+            candidates = (_readable(root, file) for file in new)
         taken, broken = _take(candidates, spec.max_files, max_records)
         names = {each.file for each in broken}
         new = [file for file in new if file.name not in names]
@@ -162,6 +164,11 @@ def _exclusion(
     if refused and counts and refused.stands(file.etag, judge, columns):
         return refused.reason
     return _SENT_BEFORE if file.name in fold.sent and resent_by is None else None
+
+
+def _readable(root: sources.Root, file: SourceFile) -> SourceFile | LeftOutFile:
+    why = sources.compressed_otherwise(root, file.name)
+    return LeftOutFile(file.name, why) if why else file
 
 
 def _take(

@@ -60,7 +60,7 @@ def list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
             if isinstance(each, LeftOutFile):
                 yield each
             elif _matches(root, each.file.name):
-                reason = _unusable(each.file.name)
+                reason = _unusable(each.file.name, is_local=root.url.startswith("file:"))
                 yield LeftOutFile(printable_name(each.file.name), reason) if reason else each
     except BaseError as error:
         raise SourceUnavailable(f"source {root.url} cannot be listed: {one_line(error)}") from error
@@ -82,8 +82,10 @@ def _below_named(root: Root, name: str) -> str:
     return name.removeprefix(root.named) if root.named else name
 
 
-def _unusable(name: str) -> str | None:
+def _unusable(name: str, *, is_local: bool) -> str | None:
     """Return why a file of this name cannot be sent, or None."""
+    if is_local and ":" in name.rpartition("/")[2]:
+        return "a colon in its name: Hadoop takes what is before it for a scheme; rename it"
     if _UNUSABLE.search(name):
         return "its name holds a control character, or is not UTF-8: rename it"
     if not all(name.split("/")):
@@ -163,7 +165,7 @@ def _state(
         and not _is_below(top, target := os.path.realpath(entry.path))
     ):
         return excluded(f"a symbolic link that leaves the source's root, to {target}")
-    if is_directory and (reason := _unusable(name)):
+    if is_directory and (reason := _unusable(name, is_local=False)):
         return excluded(reason, sign="/")
     return state
 

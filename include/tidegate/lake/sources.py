@@ -30,6 +30,7 @@ __all__ = [
     "Root",
     "beginning",
     "changed",
+    "compressed_otherwise",
     "content",
     "explained",
     "listing",
@@ -242,8 +243,41 @@ def _footer(root: Root, store: Obstore, name: str) -> _Footer | str:
             f"Parquet whose schema PyArrow cannot read: {one_line(error)}. Write it with a newer "
             "writer"
         )
+    if codec := _unknown_codec(footer):
+        return f"compressed by {codec}: write it with zstd, snappy or gzip"
     columns = ((field.name, str(field.type)) for field in schema)
     return _Footer(footer.num_rows, tuple(sorted(columns)))
+
+
+_CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD"}
+
+
+def _unknown_codec(footer: pq.FileMetaData) -> str | None:
+    """Return the codec of a Parquet file that Spark does not read without further jars."""
+    first = footer.row_group(0) if footer.num_row_groups else None
+    found = {first.column(n).compression for n in range(first.num_columns)} if first else set()
+    return next((codec.lower() for codec in sorted(found - _CODECS)), None)
+
+
+_FOREIGN = {
+    ".lz4": (bytes.fromhex("04224d18"), "lz4", "of the command lz4"),
+    ".snappy": (bytes.fromhex("ff060000734e61507059"), "snappy", "in snappy's framing format"),
+}
+"""By the ending of a name: how a file begins that is not in Hadoop's form of a codec."""
+
+
+def compressed_otherwise(root: Root, name: str) -> str | None:
+    """Return why a compressed file of text cannot be read by Hadoop; None if it may be.
+
+    Hadoop takes other forms for lengths, and would ask for more memory than there is.
+    """
+    ending = name[name.rfind(".") :].lower()
+    if ending not in _FOREIGN:
+        return None
+    begins, codec, what = _FOREIGN[ending]
+    if beginning(root, name, len(begins)) != begins:
+        return None
+    return f"{what}, not in Hadoop's form of {codec}: write it with gzip or zstd"
 
 
 def _differences(wanted: Columns, found: Columns) -> list[str]:

@@ -61,6 +61,8 @@ def environment(own_home: Path | None = None, own_python: str | None = None) -> 
     return {
         **withheld(),  # the job file has what an application needs
         "SPARK_HOME": str(own_home or home()),
+        # Java reads the names of files by the locale: that of cron and systemd has ASCII alone.
+        "LC_ALL": "C.UTF-8",
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": driver,
         "TIDEGATE_PYTHONPATH": os.environ.get("PYTHONPATH", ""),

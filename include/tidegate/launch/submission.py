@@ -145,6 +145,7 @@ def of_job(
     settings = {
         "spark.ui.enabled": "false",
         "spark.log.level": "WARN",
+        "spark.executorEnv.LC_ALL": "C.UTF-8",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.driver.defaultJavaOptions": java_options.driver(records, conf, archived=archived),
         "spark.executor.defaultJavaOptions": java_options.EXECUTOR,

@@ -1,6 +1,6 @@
 """The settings that Kafka's Java clients know, with the values that they take.
 
-Source: `ConsumerConfig`, `ProducerConfig` and `AdminClientConfig` of kafka-clients 3.9.1, the
+Source: `ConsumerConfig`, `ProducerConfig` and `AdminClientConfig` of kafka-clients 3.9.2, the
 version beside Spark; a test compares the names. Where a client starts with a value and then cannot
 read, send or connect, the bounds here are narrower than its own.
 """

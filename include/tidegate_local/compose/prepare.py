@@ -6,6 +6,7 @@ the users' passwords are JSON.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,13 @@ from tidegate_local import state_files
 USER = "admin"
 PASSWORDS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"
 DRIVERS = ("psycopg2", "asyncpg")
+_SPARK = """\
+spark.authenticate true
+spark.authenticate.secret {secret}
+spark.network.crypto.enabled true
+spark.network.crypto.cipher AES/GCM/NoPadding
+spark.ui.killEnabled false
+"""
 
 
 def prepare(environ: Mapping[str, str], address: str) -> None:
@@ -31,6 +39,10 @@ def prepare(environ: Mapping[str, str], address: str) -> None:
     login = f"{user}:{quote(_needed(environ, 'POSTGRES_PASSWORD'), safe='')}"
     for driver in DRIVERS:
         _write(passwords.with_name(f"{driver}.url"), f"postgresql+{driver}://{login}@{place}")
+    # A digest: properties would take some characters for something else.
+    secret = hashlib.sha256(_needed(environ, "SPARK_SECRET").encode()).hexdigest()
+    defaults = Path(_needed(environ, "SPARK_CONF_DIR")) / "spark-defaults.conf"
+    _write(defaults, _SPARK.format(secret=secret))
     _check_readable(Path(_needed(environ, "TIDEGATE_PIPELINES")))
 
 

@@ -192,7 +192,7 @@ def test_jars_of_a_directory(pinned: None, tmp_path: Path, monkeypatch: pytest.M
     """The connector always, the others only with S3, at the end of the class path."""
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     monkeypatch.delenv("SPARK_DIST_CLASSPATH", raising=False)
-    kafka = [tmp_path / name for name in ("kafka-clients-3.9.1.jar", CONNECTOR)]
+    kafka = [tmp_path / name for name in ("kafka-clients-3.9.2.jar", CONNECTOR)]
     s3 = [tmp_path / name for name in ("bundle-2.29.jar", "hadoop-aws-3.4.1.jar")]
     for jar in kafka:
         jar.touch()

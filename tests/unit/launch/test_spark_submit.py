@@ -125,7 +125,7 @@ def test_local_files_are_opened_without_a_shell(monkeypatch: pytest.MonkeyPatch)
         ("hadoop-bare-naked-local-fs-0.1.0.jar", "local[2]", {}, WITHOUT_SHELL),
         ("hadoop-bare-naked-local-fs-0.1.0.jar", "local", {impl: "own"}, "own"),
         ("hadoop-bare-naked-local-fs-0.1.0.jar", "spark://host:7077", {}, None),
-        ("kafka-clients-3.9.1.jar", "local[2]", {}, None),
+        ("kafka-clients-3.9.2.jar", "local[2]", {}, None),
     ):
         monkeypatch.setattr(jars, "paths", lambda _, jar=jar: [Path("/jars", jar)])
         assert for_master(described(conf), master).conf.get(impl) == found, (jar, master)

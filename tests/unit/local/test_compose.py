@@ -317,3 +317,29 @@ def test_airflow_knows_each_setting(name: str) -> None:
         assert options[option.lower().removesuffix("_cmd")]["sensitive"] is True
     else:
         assert option.lower() in options
+
+
+def test_no_container_has_more_rights_than_it_needs() -> None:
+    """No capability, and no way to more. Nothing can be written to a root file system but Kafka's,
+    which writes its configuration there.
+    """
+    for name, form in SERVICES.items():
+        assert form["cap_drop"] == ["ALL"], name
+        assert form.get("cap_add", []) == (["DAC_OVERRIDE"] if name == "s3" else []), name
+        assert form["security_opt"] == ["no-new-privileges:true"], name
+        assert form.get("read_only", False) == (name != "kafka"), name
+        assert not form.get("privileged")
+        if form["image"] == OURS:  # else lz4, snappy and zstd have no native library
+            assert any(re.match(r"/tmp:exec\b", each) for each in form["tmpfs"]), name
+
+
+def test_every_spark_knows_the_secret() -> None:
+    """Driver, master and worker read one file of settings, which airflow-init has written."""
+    users = {name for name, form in SERVICES.items()
+             if "/opt/spark-conf" in " ".join(form.get("volumes", ()))}  # fmt: skip
+    assert {"airflow-init", "scheduler", "spark-master", "spark-worker"} <= users
+    for name in users:
+        assert SERVICES[name]["environment"]["SPARK_CONF_DIR"] == "/opt/spark-conf"
+    assert [n for n, f in SERVICES.items() if "SPARK_SECRET" in f.get("environment", {})] == [
+        "airflow-init"
+    ]

@@ -54,6 +54,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
         prepare.PASSWORDS: str(tmp_path / "secrets/passwords.json"),
         "AIRFLOW_ADMIN_PASSWORD": HOSTILE,
         "POSTGRES_PASSWORD": HOSTILE,
+        "SPARK_SECRET": HOSTILE,
+        "SPARK_CONF_DIR": str(tmp_path),
         "TIDEGATE_PIPELINES": str(tmp_path / "pipelines"),
     }
 

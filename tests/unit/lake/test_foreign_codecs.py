@@ -1,0 +1,56 @@
+"""Files that Hadoop or Spark cannot read are excluded by name, before Spark starts."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegate.core.plan import LeftOutFile, SourceFile
+from tidegate.core.source_root import Root
+from tidegate.lake import sources
+
+
+@pytest.mark.parametrize(
+    ("name", "begins", "said"),
+    [
+        ("a.json.lz4", "04224d18", "not in Hadoop's form of lz4"),
+        ("a.csv.LZ4", "04224d18", "not in Hadoop's form of lz4"),
+        ("a.txt.snappy", "ff060000734e61507059", "not in Hadoop's form of snappy"),
+        ("a.txt.snappy", "00000010", None),
+        ("a.json.lz4", "", None),
+        ("a.json", "04224d18", None),
+    ],
+)
+def test_compressed_text(tmp_path: Path, name: str, begins: str, said: str | None) -> None:
+    """Hadoop would take the first bytes for a length, and end with OutOfMemory."""
+    (tmp_path / name).write_bytes(bytes.fromhex(begins) + b"more")
+    why = sources.compressed_otherwise(Root.of(str(tmp_path)), name)
+    assert (why is None) == (said is None)
+    assert said is None or said in str(why)
+
+
+def test_parquet(tmp_path: Path) -> None:
+    table = pa.table({"a": [1]})
+    for codec in ("brotli", "zstd", "snappy", "gzip", "none"):
+        pq.write_table(table, tmp_path / f"{codec}.parquet", compression=codec)
+    root = Root.of(str(tmp_path))
+    files = sources.listing(root, settle=0).files
+    _, judged = sources.read_footers(root, files, 10)
+    found = list(judged)
+    assert [each.file for each in found if isinstance(each, LeftOutFile)] == ["brotli.parquet"]
+    (bad,) = (each for each in found if isinstance(each, LeftOutFile))
+    assert bad.reason == "compressed by brotli: write it with zstd, snappy or gzip"
+    assert len([each for each in found if isinstance(each, SourceFile)]) == 4
+
+
+def test_a_colon(tmp_path: Path) -> None:
+    """ISO times are common in names; in a directory a colon does no harm."""
+    (tmp_path / "b:c").mkdir()
+    for name in ("2026-03-14T05:00:00Z.json", "b:c/a.json"):
+        (tmp_path / name).write_text("{}")
+    found = sources.listing(Root.of(str(tmp_path)), settle=0)
+    assert [each.name for each in found.files] == ["b:c/a.json"]
+    (bad,) = found.left_out
+    assert bad.file == "2026-03-14T05:00:00Z.json"
+    assert "a colon in its name" in bad.reason
