@@ -15,7 +15,7 @@ from support.doc_pages import DOCS, FENCED, PROJECT, fenced, named, page
 from tidegate import errors, faults
 from tidegate.broker import delegation_token
 from tidegate.broker.delegation_token import DelegationToken
-from tidegate.core import canonical, columns, layout
+from tidegate.core import canonical, columns, layout, value_texts
 from tidegate.core.entries import KINDS, Commit, Reference
 from tidegate.core.plan import Plan
 from tidegate.lake.attempts import Manifest
@@ -49,6 +49,10 @@ def anchors(text: str) -> set[str]:
     """Return the anchors of a page's headings, as code forges make them."""
     headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_table_of_texts_is_that_of_the_code() -> None:
+    assert value_texts.page() in CONFIGURATION
 
 
 @pytest.mark.parametrize(

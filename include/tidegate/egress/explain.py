@@ -77,10 +77,29 @@ def explain(
         "notices": [
             *run.spec.notices,
             *_proposals(run, plan),
+            *_values_of_directories(plan),
             *run.spark.notices,
             *cluster_mode.notices(opened.store, run.spark),
         ],
     }
+
+
+def _values_of_directories(plan: Plan) -> list[str]:
+    """Return a notice if directories are named as Hive's, and their values stand nowhere else."""
+    known = {name.lower() for name, _ in plan.columns or ()}
+    names = {
+        part.partition("=")[0]
+        for file in plan.files
+        for part in file.name.split("/")[:-1]
+        if "=" in part
+    }
+    lost = sorted(name for name in names if name.lower() not in known)
+    if not lost:
+        return []
+    return [
+        f"the values in the names of directories ({', '.join(f'{each}=…' for each in lost)}) are not "
+        "sent: rows have the columns of their files alone"
+    ]
 
 
 def _proposals(run: EgressRun, plan: Plan) -> list[str]:

@@ -362,6 +362,16 @@ def test_explain_shows_settings_with_their_origins(
         ({"format": "text"}, {"key": "value"}, False),
     ],
 )
+def test_explain_says_what_only_directories_have(world: World) -> None:
+    """Hive's directories: their values are in no row, and so in no record."""
+    below = world.home / "in/dt=2026-03-14/region=007"
+    below.mkdir(parents=True)
+    (below / "a.txt").write_text("x\n")
+    world.settings = {"source": {"path": f"{world.home}/in/**/*.txt", "format": "text"}}
+    (notice,) = [each for each in explain(world.open())["notices"] if "directories" in each]
+    assert "dt=…, region=…" in notice
+
+
 def test_columns_of_json_are_proposed(
     world: World, source: dict[str, str], columns: dict[str, str], *, proposes: bool
 ) -> None:
