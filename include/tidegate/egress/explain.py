@@ -96,9 +96,10 @@ def _values_of_directories(plan: Plan) -> list[str]:
     lost = sorted(name for name in names if name.lower() not in known)
     if not lost:
         return []
+    listed = ", ".join(f"{each}=…" for each in lost)
     return [
-        f"the values in the names of directories ({', '.join(f'{each}=…' for each in lost)}) are not "
-        "sent: rows have the columns of their files alone"
+        f"the values in the names of directories ({listed}) are not sent: rows have the columns of "
+        "their files alone"
     ]
 
 
