@@ -362,16 +362,6 @@ def test_explain_shows_settings_with_their_origins(
         ({"format": "text"}, {"key": "value"}, False),
     ],
 )
-def test_explain_says_what_only_directories_have(world: World) -> None:
-    """Hive's directories: their values are in no row, and so in no record."""
-    below = world.home / "in/dt=2026-03-14/region=007"
-    below.mkdir(parents=True)
-    (below / "a.txt").write_text("x\n")
-    world.settings = {"source": {"path": f"{world.home}/in/**/*.txt", "format": "text"}}
-    (notice,) = [each for each in explain(world.open())["notices"] if "directories" in each]
-    assert "dt=…, region=…" in notice
-
-
 def test_columns_of_json_are_proposed(
     world: World, source: dict[str, str], columns: dict[str, str], *, proposes: bool
 ) -> None:
@@ -382,6 +372,16 @@ def test_columns_of_json_are_proposed(
         "source.columns: expressions on JSON need the columns that they name. The first 100 lines "
         "have id BIGINT"
     ]
+
+
+def test_explain_says_what_only_directories_have(world: World) -> None:
+    """Hive's directories: their values are in no row, and so in no record."""
+    below = world.home / "in/dt=2026-03-14/region=007"
+    below.mkdir(parents=True)
+    (below / "a.txt").write_text("x\n")
+    world.settings = {"source": {"path": f"{world.home}/in/**/*.txt", "format": "text"}}
+    (notice,) = [each for each in explain(world.open())["notices"] if "directories" in each]
+    assert "dt=…, region=…" in notice
 
 
 def test_options_of_the_source_are_for_the_read_back(world: World) -> None:
