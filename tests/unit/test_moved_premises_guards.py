@@ -1,5 +1,6 @@
 """What a careless judge of premises would break."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -11,13 +12,14 @@ from support.egress_world import dies_while_sending
 from support.ingest_steps import plan, publish, stage
 from support.ingest_world import ranges
 from tidegate.core.cursor import Watermarks
+from tidegate.core.judge import Accepted, Refused, judge
 from tidegate.core.requests import Backfill, Replay
-from tidegate.errors import SendFailed
+from tidegate.errors import SendFailed, TidegateError
 from tidegate.ingest.run import ingest
 from tidegate.lake import audit, decodings, plans
 from tidegate.lake.ledger import Ledger
 from unit.egress import conftest as egress_fixtures
-from unit.test_moved_premises import decode, put_below, read_from, typed
+from unit.test_moved_premises import claim, decode, folded, put_below, read_from, typed
 
 sending = egress_fixtures.world
 LAST = {"asked": Backfill("t", (0,), "0", "100")}
@@ -85,3 +87,40 @@ def test_two_roots_beside_each_other(sending: Egress) -> None:
     read_from(sending, "two/*.csv")
     assert sending.send_and_publish("two")["files"] == ["b.csv"]
     assert len(json.dumps(sorted(sending.fold.roots))) > 2
+
+
+@pytest.mark.parametrize("salt", range(4))
+def test_no_gap_over_what_the_same_plan_has_contradicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, salt: int
+) -> None:
+    """Two plans are sealed, and none is published. The next run publishes one; by that the other
+    one is contradicted, and its records have expired meanwhile. (Which is first, ids decide.)
+    """
+    end = 100 + salt
+    world = ingest_world.make(
+        tmp_path, monkeypatch, {0: Watermarks(0, end, end)}, decode=decode("a INT"),
+        on_expired="skip",
+    )  # fmt: skip
+    plan(world.run("old"))
+    world.settings["decode"] = decode("a STRING")
+    world.marks[1], world.leaderless = Watermarks(0, 40, 40), {0}
+    plan(world.run("new"))
+    world.leaderless = set()
+    for run in ("old", "new"):
+        stage(world.run(run), typed(world))
+    world.marks[0] = Watermarks(end, 120, 120)
+    with contextlib.suppress(TidegateError):
+        ingest(world.run("next"), typed(world))
+    assert world.ledger.fold.gaps == []
+
+
+def test_a_plan_of_a_format_without_columns_waits_for_no_other() -> None:
+    """A commit of text never has columns: a claim that is open decides nothing."""
+    fold = folded(claim("p1", "a.txt", columns=None))
+    assert judge(fold, claim("p2", "b.txt", columns=None)) == Accepted()
+
+
+def test_a_replay_to_another_cluster_waits_for_an_open_claim() -> None:
+    """It would make the ledger that cluster's, and the claim could never be committed."""
+    fold = folded(claim("p1", "a.csv", cluster_id="A"))
+    assert isinstance(judge(fold, claim("p2", "b.csv", lane="replay", cluster_id="B")), Refused)

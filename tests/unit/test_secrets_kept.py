@@ -308,3 +308,13 @@ def test_a_name_that_is_none_is_not_signed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(triggers, "_permitted_user", permitted)
     _, channel = asyncio.run(triggers.signed("tidegate_replay", {"headers": []}, receive))
     assert rights.KEY not in json.loads(asyncio.run(channel())["body"])["conf"]
+
+
+@pytest.mark.parametrize(
+    "value", ["s3a://logs/${env:SECRET}", "https://x/${env.AWS_SECRET_ACCESS_KEY}", "${user.home}"]
+)
+@pytest.mark.parametrize("place", [Place.SPARK, Place.SENDING])
+def test_what_spark_or_hadoop_would_expand_is_refused(place: Place, value: str) -> None:
+    (complaint,) = judge(place, {"spark.eventLog.dir": value}).complaints
+    assert "would expand" in complaint
+    assert value not in complaint

@@ -129,6 +129,9 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
         if earlier.attempt == claim.supersedes:
             return Accepted()
         return Refused(f"attempt {earlier.attempt} holds the claim")
+    for other in fold.claims.values():
+        if _differ(claim.cluster_id, other.cluster_id):
+            return Refused(f"plan {other.plan_id} sends to cluster {other.cluster_id}")
     is_replay = claim.lane == REPLAY
     if why := moved(
         fold,
@@ -148,8 +151,6 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
             return Refused(f"plan {other.plan_id} sends of partition {min(both)[1]}")
         if claim.root and other.root and overlap(claim.root, other.root):
             return Refused(f"plan {other.plan_id} sends files below {other.root}")
-        if _differ(claim.cluster_id, other.cluster_id):
-            return Refused(f"plan {other.plan_id} sends to cluster {other.cluster_id}")
         mine, theirs = claim.columns or {}, other.columns or {}
         for kind in mine.keys() & theirs.keys() - fold.columns.keys():
             if mine[kind] is None or mine[kind] != theirs[kind]:

@@ -104,7 +104,7 @@ def overlap(one: str, other: str) -> bool:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str] | _Glob:
     """Return a glob; as a regular expression while that cannot take long."""
-    return re.compile(_regex(pattern), re.DOTALL) if pattern.count("*") < 4 else _Glob(pattern)
+    return re.compile(_regex(pattern), re.DOTALL) if pattern.count("*") < 2 else _Glob(pattern)
 
 
 class _Glob:

@@ -267,7 +267,9 @@ def columns_of(plan: Plan) -> dict[str, Columns | None] | None:
     know them; nothing where they are declared, or of a lake.
     """
     source = plan.byte_settings["source"]
-    return {source["format"]: plan.columns} if plan.files and source["columns"] is None else None
+    is_known = source["format"] in ("csv", "parquet")  # of others no commit has columns
+    is_open = bool(plan.files) and is_known and source["columns"] is None
+    return {source["format"]: plan.columns} if is_open else None
 
 
 def root_of(plan: Plan) -> Root:

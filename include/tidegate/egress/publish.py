@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate import faults
-from tidegate.core.judge import Adopt, Refused
+from tidegate.core.judge import Adopt, Moved, Refused
 from tidegate.core.offsets import Offsets
 from tidegate.core.plan import Plan
 from tidegate.egress import report as reports
-from tidegate.errors import AttemptAbandoned, NotSealed, PartitionsLeftOut, PlanDead
+from tidegate.errors import (
+    AttemptAbandoned,
+    IdentityChanged,
+    NotSealed,
+    PartitionsLeftOut,
+    PlanDead,
+)
 from tidegate.lake import checkpointing, deliveries
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended
@@ -84,6 +90,8 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
                 pass
             case Refused(reason):
                 raise AttemptAbandoned(f"plan {plan.id}: {reason}")
+            case Moved(reason):
+                raise IdentityChanged(f"plan {plan.id}: {reason}; it is sent, and not committed")
             case other:
                 raise PlanDead(f"plan {plan.id}: others have sent a part of it: {other}")
     variables.show(run.mirror, run.spec, fold)

@@ -23,7 +23,6 @@ from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
 from tidegate.lake import attempts, boundaries, committing, decodings, placing
 from tidegate.lake.attempts import Attempt, Manifest, Staged
-from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
 from tidegate.runs import topics, variables
@@ -52,6 +51,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     kept = [sealing.seal_kept(opened, each) for each in unfinished]
     if publish_unfinished(store, ledger, others, run=run.run_id):
         variables.show(run.mirror, run.spec, ledger.fold)
+        kept = [sealing.compared(opened, each) for each in kept]
     run = topics.with_topics(run, ledger.fold)
     variables.refuse_ahead(run.mirror, run.spec, ledger)
     if current:
@@ -85,7 +85,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
                 plan_id=current.plan.id,
             )
     surveyed_at = datetime.now(UTC)
-    seen, drafted = _recorded_draft(run, store, ledger, kept, replanning=current is not None)
+    seen, drafted = _recorded_draft(run, opened, kept, replanning=current is not None)
     _log_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
     planned = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
@@ -252,8 +252,7 @@ def _unreadable(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> st
 
 def _recorded_draft(
     run: Run,
-    store: Store,
-    ledger: Ledger,
+    opened: OpenRun[Run],
     kept: Sequence[Kept],
     *,
     replanning: bool,
@@ -262,10 +261,12 @@ def _recorded_draft(
 
     Its origin may be above the ends of the earlier survey.
     """
+    store, ledger = opened.store, opened.ledger
     for _ in range(boundaries.MOST_TRIES):
         seen = drafting.surveyed(run)
         draft = drafting.draft(run, store, ledger.fold, seen, replanning=replanning)
-        sealing.refuse_gaps(kept, draft.gaps)
+        if draft.gaps:
+            sealing.refuse_gaps([sealing.compared(opened, each) for each in kept], draft.gaps)
         if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
             isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
         ):

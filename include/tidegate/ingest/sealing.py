@@ -229,15 +229,26 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
         for attempt, error in outcomes.unknown.items()
         if attempt.chunk not in outcomes.sealed
     }
-    if contradicted := decodings.contradictions(store, fold, plan, _committable(fold, plan)):
-        now = attempts.staged_files(store, plan.id)
-        sealed = attempts.sealed(store, plan, fold, now, opened.manifests)
-        unproven |= {
-            number: decodings.refusal(plan, number, wrong)
-            for number, wrong in contradicted.items()
-            if number in sealed
-        }
-    return Kept(plan, outcomes.sealed, unproven, staged)
+    return compared(opened, Kept(plan, outcomes.sealed, unproven, staged))
+
+
+def compared(opened: OpenRun[Run], kept: Kept) -> Kept:
+    """Return what is kept, with the sealed chunks whose decoding contradicts that of live rows.
+
+    Which rows are live may change with each commit.
+    """
+    store, fold, plan = opened.store, opened.ledger.fold, kept.plan
+    contradicted = decodings.contradictions(store, fold, plan, _committable(fold, plan))
+    if not contradicted:
+        return kept
+    staged = attempts.staged_files(store, plan.id)
+    sealed = attempts.sealed(store, plan, fold, staged, opened.manifests)
+    refused = {
+        number: decodings.refusal(plan, number, wrong)
+        for number, wrong in contradicted.items()
+        if number in sealed
+    }
+    return kept._replace(unproven={**kept.unproven, **refused})
 
 
 def _committable(fold: Fold, plan: Plan) -> Iterator[int]:

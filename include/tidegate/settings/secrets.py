@@ -64,7 +64,8 @@ _FORM = re.compile(
     r"|(?<![\w-])eyJ[\w-]{8,}+\.[\w-]++\."
     r"|\bhooks\.slack\.com/|/api/webhooks/|[?&](?:code|key)=[^&\s]{8}"
     r"|\bjdbc:oracle:thin:[^/\s@]{1,64}/[^/\s@]{1,128}@"
-    r"|(?i:\bauthorization\s?[:=]|\b(?:basic|bearer)\s[\w+/=.~-]{8})"
+    r"|(?i:\bauthorization\s?[:=]\s?(?:aws4|basic|bearer|digest|negotiate|token)"
+    r"|\bbearer\s[\w+/=.~-]{8}|\bbasic\s(?=[a-z+/]{0,99}[0-9=])[\w+/=]{8})"
 )
 
 
@@ -96,7 +97,8 @@ def is_secret(name: str, value: str) -> bool:
     """Return whether a setting holds a secret, by its name or its value."""
     if any(rule.fullmatch(name) and form.fullmatch(value) for rule, form in _REFERENCES):
         return False
-    if named_secret(name) and value and value not in ("true", "false"):
+    refers = value.startswith("@/")  # Hadoop's form of a file that holds it
+    if named_secret(name) and value and value not in ("true", "false") and not refers:
         return True
     return (
         has_login(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,8 @@ _BY_NAME: Mapping[tuple[Place, str], Setting] = {
 _GROUPS = tuple(each for each in TABLE if each.name.endswith(".*"))
 """Each is the answer to all names that begin as it does and have no other."""
 
+# `${env:X}`, `${env.X}`, `${x.y}`; `${X}` is a variable of the file that is not set.
+_EXPANDED_LATER = re.compile(r"\$\{(?![A-Za-z_][A-Za-z0-9_]*(?::-|\}))")
 _OF_SPARK = (Place.SPARK, Place.SENDING)
 
 
@@ -110,6 +113,12 @@ def judge(place: Place, given: Mapping[str, str]) -> Verdict:
     complaints: list[str] = []
     for name, value in given.items():
         setting = find(place, name)
+        if place in _OF_SPARK and _EXPANDED_LATER.search(value):
+            complaints.append(
+                f"{name}: Spark or Hadoop would expand its ${{…}}, say from the environment: write "
+                "the value"
+            )
+            continue
         if place in _OF_SPARK and secrets.is_secret(name, value):
             setting = _secret(name)
         if setting is None:
