@@ -5,6 +5,7 @@ import math
 import random
 import re
 import struct
+import time
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -63,6 +64,7 @@ FITS = {
     b'{"b":{"k":[1.50,"1.50"]}}': {"b": '{"k":[1.50,"1.50"]}'},
     b'{"b":"1.50","n":12e-1}': {"b": "1.50", "n": Decimal("1.20")},
     b'{"t":"2024-02-29T10:00Z"}': {"t": datetime(2024, 2, 29, 10)},
+    b'{"b":"\\\\ufdd0"}': {"b": "\\ufdd0"},
     b'{"day":"2024-02-29"}': {"day": date(2024, 2, 29)},
     b'{"l":[1,null],"m":{"k":2}}': {"l": [1, None], "m": {"k": 2}},
     b'{"s":{"p":1,"r":{"u":2}}}': {"s": {"p": 1, "r": {"u": 2}, "x": None, "at": None}},
@@ -83,6 +85,9 @@ UNFIT = {
     b'{"s":{"at":17}}': ("s.at: no TIMESTAMP", {"s": dict.fromkeys(("p", "r", "x", "at"))}),
     b'{"n":1e1000000000,"a":1e1000000000}': ("a: no INT, n: no DECIMAL(5,2)", {}),
     b'{"raw":"not base64!"}': ("raw: no BINARY", {}),
+    b'{"raw":true}': ("raw: no BINARY", {}),
+    b'{"raw":1234}': ("raw: no BINARY", {}),
+    b'{"s":"{}"}': ("s: no STRUCT<p: INT, r: STRUCT<u: INT>, x: DOUBLE, at: TIMESTAMP>", {}),
     b'{"l":[1,"x"]}': ("l: no ARRAY<INT>", {}),
     b'{"m":{"k":"x"}}': ("m: no MAP<STRING, INT>", {}),
     b'{"deep":[{"p":"x"}]}': ("deep: no ARRAY<STRUCT<p: INT>>", {"deep": [{"p": None}]}),
@@ -245,6 +250,7 @@ def _double(value: Any) -> float | None:
     return None
 
 
+ODD = "U+0000 or U+FDD0, which Spark's reader takes for something else"
 CSV_FITS = {
     b"1,x,2.5": (1, "x", 2.5),
     b'1,"a ""q"" b",2': (1, 'a "q" b', 2.0),
@@ -269,6 +275,8 @@ CSV_UNFIT = {
     b'1,b"c,2': ("no record of CSV by RFC 4180", (None, None, None)),
     b"1,b,2\n2,c,3": ("no record of CSV by RFC 4180", (None, None, None)),
     b"1,\xff,2": ("no UTF-8", (None, None, None)),
+    b'1,"a\0b",2': (ODD, (None, None, None)),
+    b"1,\xef\xb7\x90null,2": (ODD, (None, None, None)),
 }
 
 
@@ -355,6 +363,55 @@ def test_avro_leaves(spark: SparkSession) -> None:
     for (damaged, why), found in zip(unfit.items(), others, strict=True):
         assert found._undecodable == f"value: {why}", damaged
         assert found.value == damaged
+
+
+def test_avro_of_java(spark: SparkSession) -> None:
+    """Doubles of an array, which Avro 1.12.0 makes floats, and texts that Java would mend."""
+    of = record(
+        ("x", {"type": "array", "items": "double"}),
+        ("y", ["null", {"type": "array", "items": {"type": "double"}}]),
+        ("s", {"type": "string", "avro.java.string": "String"}),
+    )
+    numbers = 0.1, 1e300, -3e300, math.inf
+    array = bytes([2 * len(numbers)]) + b"".join(struct.pack("<d", n) for n in numbers) + b"\0"
+    good, bad = array + b"\x02" + array + b"\x02a", array + b"\x00" + b"\x02\xff"
+    row, other = read(spark, [good, bad], Decoder("avro", of))
+    assert (tuple(row.x), tuple(row.y), row.s, row._undecodable) == (numbers, numbers, "a", None)
+    assert (tuple(other.x), other._undecodable) == (numbers, "value: s: no UTF-8")
+
+
+def test_names_of_avro(spark: SparkSession) -> None:
+    """A name with a dot is a full one, whatever the namespace."""
+    first = {"type": "fixed", "name": "x.a.B", "size": 1}
+    second = {"type": "enum", "name": "a.B", "symbols": ["S"]}
+    named = [("f", first), ("e", second), ("r", "a.B")]
+    fields = [{"name": name, "type": kind} for name, kind in named]
+    of = json.dumps({"type": "record", "name": "R", "namespace": "x", "fields": fields})
+    (row,) = read(spark, [b"z\0\0"], Decoder("avro", of))
+    assert (bytes(row.f), row.e, row.r, row._undecodable) == (b"z", "S", "S", None)
+
+
+def test_texts_within_arrays_are_not_rewritten(spark: SparkSession) -> None:
+    """Where a number is put in quotes for a DECIMAL, no text may hold the same key."""
+    ddl = "price DECIMAL(5,2), l ARRAY<ARRAY<STRING>>, d ARRAY<STRUCT<s: STRING>>"
+    value = b'{"price":1.50,"l":[[{"price":5}]],"d":[{"s":{"price":5}}]}'
+    (row,) = read(spark, [value], Decoder("json", ddl))
+    assert (row.price, row.l, row.d) == (Decimal("1.50"), [['{"price":5}']], [('{"price":5}',)])
+    ddl = 'price DECIMAL(5,2), `x"price` DOUBLE'
+    (row,) = read(spark, [b'{"x\\"price":1.5,"price":2}'], Decoder("json", ddl))
+    assert (row.price, row[-2], row._undecodable) == (Decimal("2.00"), 1.5, None)
+
+
+def test_a_map_with_many_keys(spark: SparkSession) -> None:
+    """Its keys are not looked for one by one: 20,000 took minutes."""
+    number, size = 1.5, 20_000
+    value = json.dumps({"m": {f"k{n}": number for n in range(size)}}).encode()
+    began = time.monotonic()
+    for kind in ("DOUBLE", "DECIMAL(5,2)"):
+        (row,) = read(spark, [value], Decoder("json", f"m MAP<STRING, {kind}>"))
+        assert len(row.m) == size
+        assert {*row.m.values()} == {number}
+    assert time.monotonic() - began < 60
 
 
 def _long(number: int) -> bytes:

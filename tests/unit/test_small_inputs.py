@@ -327,9 +327,14 @@ def test_what_is_pushed_to_xcom_has_a_bound(
     published = mock.Mock(report=report, plan=mock.Mock(topics={}))
     published.offsets = {f"topic-{t}": dict.fromkeys(range(1000), 10**9) for t in range(10)}
     ti = mock.Mock()
-    task = SimpleNamespace(outlets=[])
-    monkeypatch.setattr(tasks.flows, "topics", lambda _: ())
-    tasks.push_published(run, published, {"ti": ti, "task": task, "outlet_events": {}})
+    event = {"rows": 1, "commit": 2, "ranges": {str(p): [[0, 10**9]] for p in range(5_000)}}
+    published.asset_event = lambda _: event
+    task = SimpleNamespace(outlets=[SimpleNamespace(uri="tidegate://p/t", name="t")])
+    events = mock.MagicMock()
+    monkeypatch.setattr(tasks.flows, "topics", lambda _: ("t",))
+    tasks.push_published(run, published, {"ti": ti, "task": task, "outlet_events": events})
+    extra = events[task.outlets[0]].extra
+    assert extra.keys() == {"rows", "commit", "uri"}
     found = dict(call.args for call in ti.xcom_push.call_args_list)
     sizes = {key: len(json.dumps(value)) for key, value in found.items()}
     assert max(sizes.values()) <= 64 * 1024, sizes

@@ -26,9 +26,11 @@ _UNIONS = ({"int", "long"}, "bigint"), ({"float", "double"}, "double")
 _NAMED = ("record", "error", "enum", "fixed")
 _WORDS = (*_SIMPLE, "array", "map", "record", "error", "null")
 _MOST_DIGITS = 38
-_BOOLEAN = "tidegate.Boolean"
+_BOOLEAN, _DOUBLE = "tidegate.Boolean", "tidegate.Double"
+_WHOLE, _END = "tidegate_whole", "tidegate_end"
 END = bytes.fromhex("b7d04f1c93ea5826f1790ed36b8ac245")
-"""Put behind a value by who reads it by `reading_form`: no part of these bytes is another one's."""
+"""Put behind a value by who reads it by `reading_form`. No part of these bytes begins and ends
+them, so that no other bytes pass for them, unless a value holds all 16 of them on purpose."""
 
 
 def columns(text: str) -> Fields:
@@ -54,6 +56,13 @@ def reading_form(text: str) -> str:
     """
     defined = set[str]()
 
+    def double() -> Any:
+        if _DOUBLE in defined:
+            return _DOUBLE
+        defined.add(_DOUBLE)
+        fields = [{"name": "item", "type": "double"}]
+        return {"type": "record", "name": _DOUBLE, "fields": fields}
+
     def of(schema: Any) -> Any:
         match schema:
             case "boolean" | {"type": "boolean"}:
@@ -71,6 +80,11 @@ def reading_form(text: str) -> str:
                 # A default would have to be of the other type; it is of no use to who reads.
                 read = [{"name": f["name"], "type": of(f["type"])} for f in fields]
                 return {**schema, "fields": read}
+            case "string" | {"type": "string"}:
+                return "string"  # of `avro.java.string`, Java would mend what is no UTF-8
+            case {"type": "array", "items": "double" | {"type": "double"}}:
+                # Avro 1.12.0 rounds the doubles of an array to floats, but not those of records.
+                return {"type": "array", "items": double()}
             case {"type": "array", "items": items}:
                 return {"type": "array", "items": of(items)}
             case {"type": "map", "values": values}:
@@ -79,9 +93,9 @@ def reading_form(text: str) -> str:
                 return {**schema, "precision": _most_digits(schema)}
         return schema
 
-    end = {"type": "fixed", "name": "tidegate_end", "size": len(END)}
+    end = {"type": "fixed", "name": _END, "size": len(END)}
     fields = [{"name": "value", "type": of(json.loads(text))}, {"name": "end", "type": end}]
-    return json.dumps({"type": "record", "name": "tidegate_whole", "fields": fields})
+    return json.dumps({"type": "record", "name": _WHOLE, "fields": fields})
 
 
 def _base(schema: Any) -> str:
@@ -137,13 +151,15 @@ class _Named:
 
     def _define(self, schema: Mapping[str, Any], namespace: str, at: str) -> str:
         full = _full_name(schema, namespace, at)
+        if full.lstrip(".") in (_BOOLEAN, _DOUBLE, _WHOLE, _END):
+            raise _wrong(at, f"the name {full.lstrip('.')} is taken: give it another one")
         if full in self._known:
             raise _wrong(at, f"the name {full.lstrip('.')} is defined twice")
         self._known[full] = None
         return full
 
     def _known_type(self, name: str, namespace: str, at: str) -> Type:
-        for full in (f"{namespace}.{name}", name, f".{name}"):
+        for full in [name] if "." in name else (f"{namespace}.{name}", f".{name}"):
             if full in self._known:
                 if (found := self._known[full]) is None:
                     raise _wrong(at, f"record {name} contains itself, and no table can hold that")

@@ -16,7 +16,13 @@ from tidegate.orchestration import rights
 from tidegate.orchestration.compatibility import AirflowFailException, AirflowSkipException
 from tidegate.orchestration.factory import BEFORE_ANY_RUN, dag_id
 from tidegate.orchestration.form_dags import TOPIC
-from tidegate.orchestration.tasks import airflow_errors, params_of, refuse_unknown
+from tidegate.orchestration.tasks import (
+    airflow_errors,
+    is_short,
+    numbers_of,
+    params_of,
+    refuse_unknown,
+)
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Spec
 
@@ -196,6 +202,9 @@ def _params(context: Context) -> Mapping[str, Any]:
 
 
 def _report(context: Context, documents: Mapping[str, Any]) -> None:
-    context["ti"].xcom_push("report", dict(documents))
+    found = dict(documents)
+    if not is_short(found):  # the log has them whole
+        found = {n: numbers_of(each) for n, each in found.items() if isinstance(each, Mapping)}
+    context["ti"].xcom_push("report", found)
     for name, document in documents.items():
         logger.info("%s: %s", name, json.dumps(document))

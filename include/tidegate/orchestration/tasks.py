@@ -179,13 +179,18 @@ def push_plan(run: Run | EgressRun, frozen: Frozen, context: Context) -> None:
         starts, ends = bounds(planned.chunks)
         for key, offsets in (("startingOffsets", starts), ("endingOffsets", ends)):
             value = spark_offsets(offsets)
-            context["ti"].xcom_push(key, value if _is_short(value) else {"uri": uri})
+            context["ti"].xcom_push(key, value if is_short(value) else {"uri": uri})
     logger.info("%s", frozen)
 
 
-def _is_short(value: Any) -> bool:
+def is_short(value: Any) -> bool:
     """Return whether a value can be put into XCom, a row of Airflow's database."""
     return len(value if isinstance(value, str) else json.dumps(value)) <= MOST_BYTES
+
+
+def numbers_of(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document without its lists and mappings."""
+    return {k: v for k, v in form.items() if not isinstance(v, list | dict)}
 
 
 class SparkTask(SparkOperator):
@@ -229,26 +234,29 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
     from tidegate.core import layout
     from tidegate.core.offsets import spark_offsets
 
-    report: Any = published.report
-    offsets: Any = spark_offsets(published.offsets)
-    if not (_is_short(report) and _is_short(offsets)):
-        kept = {"uri": run.store().uri(layout.report(report["run_key"], report["generation"]))}
-        offsets = offsets if _is_short(offsets) else kept
-        if not _is_short(report):
-            numbers = {k: v for k, v in report.items() if not isinstance(v, list | dict)}
-            report = {**numbers, **kept}
-    context["ti"].xcom_push("offsets", offsets)
-    context["ti"].xcom_push("report", report)
+    def kept() -> dict[str, Any]:
+        place = layout.report(published.report["run_key"], published.report["generation"])
+        return {"uri": run.store().uri(place)}
+
+    def short(form: dict[str, Any]) -> dict[str, Any]:
+        """Return a document; of a large one its numbers, and where the whole report is."""
+        return form if is_short(form) else {**numbers_of(form), **kept()}
+
+    offsets = spark_offsets(published.offsets)
+    context["ti"].xcom_push("offsets", offsets if is_short(offsets) else kept())
+    context["ti"].xcom_push("report", short(published.report))
     events, outlets = context["outlet_events"], context["task"].outlets
     for topic in flows.topics(run.spec):
         uri = asset(run.spec.name, topic).uri
         for each in outlets:  # a user may give an asset another name, or refer to it by either
             if uri in (getattr(each, "uri", None), getattr(each, "name", None)):
-                events[each].extra = published.asset_event(topic)
+                events[each].extra = short(published.asset_event(topic))
     alias = AssetAlias(f"tidegate://{run.spec.name}")
     if alias in outlets:  # the topics of a pattern are known now
         for topic in published.plan.topics:
-            events[alias].add(asset(run.spec.name, topic), extra=published.asset_event(topic))
+            events[alias].add(
+                asset(run.spec.name, topic), extra=short(published.asset_event(topic))
+            )
     logger.info("%s published", counted(published.report["rows"], "row"))
 
 

@@ -21,8 +21,8 @@ _TEXT = "text STRING"  # the column of a text that has no schema
 
 
 def _is_one_character(text: str) -> str:
-    if len(text) != 1 or text in '"\r\n':
-        raise ValueError("must be one character, and no quote or end of a line")
+    if len(text) != 1 or text in '"\r\n\0\ufdd0\ufeff' or text > "\uffff":
+        raise ValueError("must be one character up to U+FFFF, and no quote or end of a line")
     return text
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import zip_longest
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -27,6 +28,15 @@ class Parsed(NamedTuple):
     values: Mapping[str, Column]
     unfit: Callable[[Mapping[str, Column]], list[tuple[str, str, Column]]]
     is_bad: Column
+
+
+def any_of(conditions: Iterable[Column]) -> Column:
+    """Return whether one of many conditions is true, as a tree: Spark visits it by recursion."""
+    found = [*conditions] or [F.lit(False)]
+    while len(found) > 1:
+        pairs = zip_longest(found[::2], found[1::2])
+        found = [one if other is None else one | other for one, other in pairs]
+    return found[0]
 
 
 def hidden(column: str, what: str) -> str:

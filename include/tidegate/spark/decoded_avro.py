@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType
+from pyspark.sql.types import DateType, StructType
 
 from tidegate.core import avro
 from tidegate.core.decoding import Decoder
 from tidegate.core.schema import Type
-from tidegate.spark.decoded import Parsed, hidden
+from tidegate.spark.decoded import Parsed, any_of, hidden
 from tidegate.spark.typed_texts import within_type
 
 _FRAME = 5  # a registry's: a zero byte, and four with the number of a schema
@@ -79,6 +78,8 @@ def _value(kind: Type, given: Column, read_as: Any) -> Column:
         case "array":
             element = kind.parts[0].type
             inner = read_as.elementType
+            if element.name == "double" and isinstance(inner, StructType):
+                return F.transform(given, lambda x: x.getField("item"))
             return F.transform(given, lambda x: _value(element, x, inner))
         case "map":
             of_value, inner = kind.parts[1].type, read_as.valueType
@@ -104,7 +105,9 @@ def _loses(kind: Type, given: Column, value: Column) -> Column:
     match kind.name:
         case "struct":
             parts = (_loses(t, given.getField(n), value.getField(n)) for n, t in kind.parts)
-            return reduce(Column.__or__, parts)
+            return any_of(parts)
+        case "array" if kind.parts[0].type.name == "double":
+            return lost  # each is one
         case "array":
             element = kind.parts[0].type
             each = F.transform(given, lambda x, i: _loses(element, x, F.get(value, i)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 
 from tidegate.core.decoding import Decoder
 from tidegate.core.schema import Field, Fields, Type, ddl
-from tidegate.spark.decoded import BAD, MARK, Parsed, hidden, no_utf8
+from tidegate.spark.decoded import BAD, MARK, Parsed, any_of, hidden, no_utf8
 from tidegate.spark.typed_texts import typed, within_type
 
 _END = f"{MARK}end"
@@ -27,12 +26,12 @@ _OPTIONS = {
 }  # fmt: skip
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HALF = rf"^(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])|{_PAIR})*+\\u[dD][89a-fA-F]"
-_ESCAPED_MARK = r"(?i)\\ufdd0"
+_ESCAPED_MARK = r"^(?:[^\\]|\\[^u]|\\u(?!(?i:fdd0)))*+\\u(?i:fdd0)"
 _BLANKS = " \t\r\n"
 # Spark computes a number that it reads as text: 1.10 becomes 1.1. Quoted, with a mark, it is kept.
-_IN_TEXT = r'[^"0-9-]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"0-9-]*+)*+'
+_IN_TEXT = r'[^"0-9tf-]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"0-9tf-]*+)*+'
 _A_NUMBER = "-?[0-9][0-9.eE+-]*+"
-_NUMBER = rf"\G({_IN_TEXT})({_A_NUMBER})"
+_LITERAL = rf"\G({_IN_TEXT})({_A_NUMBER}|true|false)"
 _COMPUTED = r"[:,\[]\s*+(?:-?[0-9]++[.eE]|-0)"
 _MARKED = f'"{MARK}([^"]*)"|^{MARK}(.*)$'
 # How a text may begin that Spark has computed of a number, or that has one in it.
@@ -80,7 +79,7 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
         ),
     )
     is_odd = whole.isNull() & (is_bad | _may_be_computed(text, row, fields, quotable))
-    marked = F.regexp_replace(text, _NUMBER, f'$1"{MARK}$2"')
+    marked = F.regexp_replace(text, _LITERAL, f'$1"{MARK}$2"')
     rows = rows.withColumns(
         {
             hidden(column, "value"): F.when(whole.isNull(), row),
@@ -151,9 +150,21 @@ def _quotable(fields: Fields) -> list[str]:
             look(kind.parts)
 
     look(fields)
-    if any("map" in found for found in kinds.values()):
+    hides = any("map" in found for found in kinds.values()) or _has_hidden_texts(fields)
+    if hides or any('"' in name for name in kinds):
         return []
     return sorted(n for n, found in kinds.items() if found == {"decimal"} and _PLAIN.fullmatch(n))
+
+
+def _has_hidden_texts(fields: Fields) -> bool:
+    """Return whether there are texts, which may hold objects, that no look at the row finds."""
+    return any(
+        _has_hidden_texts(kind.parts)
+        if kind.name == "struct"
+        else kind.parts[0].type != _STRING and "string" in _leaves(kind)
+        for _, kind in fields
+        if kind.parts
+    )
 
 
 def _with_quotes(text: Column, keys: Sequence[str]) -> Column:
@@ -193,7 +204,7 @@ def _may_be_computed(text: Column, row: Column, fields: Fields, quotable: Sequen
         found.append(text.rlike(_COMPUTED))
     if any("binary" in _leaves(kind) for _, kind in fields):
         found = [F.lit(True)]  # a number is no base64, even if its digits are
-    return F.coalesce(reduce(Column.__or__, found, F.lit(False)), F.lit(False))
+    return F.coalesce(any_of(found), F.lit(False))
 
 
 def _leaves(kind: Type) -> set[str]:
@@ -231,10 +242,12 @@ def _value(node: _Node, has_exact: Column) -> Column:
                 given, lambda x, i: _value(_Node(inner, x, F.get(exact, i)), has_exact)
             )
         case _:
-            made = F.transform_values(
-                given,
-                lambda k, x: _value(_Node(inner, x, F.try_element_at(exact, k)), has_exact),
+            # By their places: to look for each key would take the square of their number.
+            values = F.transform(
+                F.map_values(given),
+                lambda x, i: _value(_Node(inner, x, F.get(F.map_values(exact), i)), has_exact),
             )
+            made = F.map_from_arrays(F.map_keys(given), values)
     return F.when(has_exact, made).otherwise(given) if _has_texts_only(kind) else made
 
 
@@ -256,7 +269,7 @@ def _unfit(
     if kind.name == "struct":
         missed = is_bad & text.isNotNull() & given.isNull()
         found = [(path, str(kind), missed)]
-        inner = F.when(is_bad, _read(text, _in_texts(kind.parts)))
+        inner = F.when(is_bad & given.isNotNull(), _read(text, _in_texts(kind.parts)))
         for name, part in node.parts():
             of_part = value.getField(name), inner.getField(name)
             found += _unfit(f"{path}.{name}", part, *of_part, is_bad, has_exact)
@@ -278,7 +291,7 @@ def _loses(node: _Node, value: Column) -> Column:
     match kind.name:
         case "struct":
             found = (_loses(part, value.getField(name)) for name, part in node.parts())
-            return reduce(Column.__or__, found)
+            return any_of(found)
         case "array":
             inner = kind.parts[0].type
             lost = F.transform(
@@ -287,10 +300,9 @@ def _loses(node: _Node, value: Column) -> Column:
         case "map":
             inner = kind.parts[1].type
             lost = F.transform(
-                F.map_keys(given),
-                lambda k: _loses(
-                    _Node(inner, *(F.try_element_at(each, k) for each in (given, exact))),
-                    F.try_element_at(value, k),
+                F.map_values(given),
+                lambda x, i: _loses(
+                    _Node(inner, x, F.get(F.map_values(exact), i)), F.get(F.map_values(value), i)
                 ),
             )
         case _:
@@ -313,12 +325,7 @@ def _misses(kind: Type, given: Column, text: Column) -> Column:
             missed |= F.coalesce(F.array_contains(each, True), F.lit(False))
         case "map":
             inner_kind = kind.parts[1].type
-            entries = F.map_entries(F.from_json(text, "MAP<STRING, STRING>", _OPTIONS))
-            each = F.transform(
-                entries,
-                lambda x: _misses(
-                    inner_kind, F.try_element_at(given, x.getField("key")), x.getField("value")
-                ),
-            )
-            missed |= F.coalesce(F.array_contains(each, True), F.lit(False))
+            texts = F.from_json(text, "MAP<STRING, STRING>", _OPTIONS)
+            each = F.map_zip_with(texts, given, lambda _, x, y: _misses(inner_kind, y, x))
+            missed |= F.coalesce(F.array_contains(F.map_values(each), True), F.lit(False))
     return missed

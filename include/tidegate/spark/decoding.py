@@ -6,7 +6,6 @@ A format finds the structure of a value. What a leaf of it is, the table of `cor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,7 +13,7 @@ from pyspark.sql import functions as F
 from tidegate.core import schema
 from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding
 from tidegate.spark import decoded_avro, decoded_json
-from tidegate.spark.decoded import BAD, MARK, Parsed, hidden, no_utf8
+from tidegate.spark.decoded import BAD, MARK, Parsed, any_of, hidden, no_utf8
 from tidegate.spark.typed_texts import typed
 
 _CSV = {
@@ -38,7 +37,7 @@ def decoded(rows: DataFrame, decoding: Decoding) -> DataFrame:
         columns += [F.col(names[f.name]).alias(decoder.prefix + f.name) for f in decoder.fields]
         unfit = parsed.unfit({name: F.col(each) for name, each in names.items()})
         reasons = (F.when(is_unfit, F.lit(f"{path}: no {kind}")) for path, kind, is_unfit in unfit)
-        is_any = reduce(Column.__or__, (is_unfit for *_, is_unfit in unfit), F.lit(False))
+        is_any = any_of(is_unfit for *_, is_unfit in unfit)
         fault = F.coalesce(
             parsed.whole,
             F.when(is_any, F.concat_ws(", ", *reasons)),
@@ -75,13 +74,15 @@ def _csv(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     )
     texts = ", ".join(f"{schema.quoted(f.name)} STRING" for f in fields)
     options = {**_CSV, "sep": "\\\\" if mark == "\\" else mark}
-    is_whole = has_all & F.is_valid_utf8(whole_text)
+    is_odd = whole_text.contains("\0") | whole_text.contains(MARK)
+    is_whole = has_all & F.is_valid_utf8(whole_text) & ~is_odd
     rows = rows.withColumn(
         hidden(column, "csv"),
         F.from_csv(F.when(is_whole, text), f"{texts}, `{BAD}` STRING", options),
     )
     whole = F.coalesce(
         no_utf8(whole_text),
+        F.when(is_odd, F.lit("U+0000 or U+FDD0, which Spark's reader takes for something else")),
         F.when(~text.rlike(rf"^{one}{others}*+\z"), F.lit("no record of CSV by RFC 4180")),
         F.when(~has_all, F.lit(f"not {len(fields)} values")),
     )

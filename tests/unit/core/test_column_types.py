@@ -177,6 +177,7 @@ def test_avro_that_is_wrong(text: str, message: str) -> None:
         ({"type": "fixed", "name": "F"}, "a fixed has a size"),
         ({"type": "fixed", "name": "F", "size": 0}, "a fixed has a size"),
         ({"type": {"type": "int"}}, "no Avro schema"),
+        ({"type": "fixed", "name": "tidegate.Boolean", "size": 1}, "is taken"),
         ({"type": "array", "items": {"type": "fixed", "name": "F"}}, "field a.items: a fixed"),
         ({"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]},
          "the name x.R is defined twice"),
