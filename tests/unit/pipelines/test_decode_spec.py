@@ -66,7 +66,7 @@ def test_what_it_says() -> None:
         (of_value(format="json", schema="id INT", prefix="1"), "prefix: '1': must begin a name"),
         (of_value(format="json", schema="id INT", separator=";"), "separator: only CSV has one"),
         (of_value(format="csv", schema="id INT", separator=";;"), "';;': must be one character"),
-        (of_value(format="csv", schema="id INT", separator='"'), "must be one character, and no"),
+        (of_value(format="csv", schema="id INT", separator='"'), "up to U+FFFF, and no quote"),
         (of_value(format="json", scema="id INT"), "scema: unknown key; did you mean 'schema'?"),
         ({"orders": {"vale": {}}}, "decode.orders.vale: unknown key; did you mean 'value'?"),
         ({"orders": {"key": {"format": "string"}, "value": {"format": "string"}}},
