@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 _RECORDS = "tests/unit/spark/test_csv_records.py"
+_TYPED = "tests/spark/test_typed_files.py"
 _COLUMNS = "tests/spark/test_json_columns.py"
 _BAD = "tests/spark/test_egress_refusals.py::test_bad_files_are_left_out"
 
@@ -99,24 +100,45 @@ MUTANTS = (
         "tests/spark/test_bad_files.py::test_the_first_of_many_files_of_csv",
     ),
     Mutant(
+        "CSV: a number of a language has groups of three digits",
+        "spark/typed_texts.py",
+        "return F.when(fits, F.translate(text, point + group",
+        "return F.when(F.lit(True), F.translate(text, point + group",
+        f"{_TYPED}::test_by_options",
+    ),
+    Mutant(
+        "files: the table says which text a value is",
+        "spark/typed_texts.py",
+        "fits = text.rlike(whole(RULES[kind.name].pattern))",
+        "fits = F.lit(True)",
+        f"{_TYPED}::test_csv",
+    ),
+    Mutant(
+        "JSON: no key stands twice in an object that is wanted",
+        "spark/json_lines.py",
+        "F.when(F.try_parse_json(F.col(_READ)).isNull(), F.lit(_TWICE))",
+        "F.lit(None)",
+        f"{_TYPED}::test_keys_within_objects",
+    ),
+    Mutant(
         "JSON: what only Spark takes is no JSON",
         "spark/json_lines.py",
-        "{**given, **_DEPTH, **_STRICT}",
-        "{**given, **_DEPTH}",
+        "is_bad & ~_parses(_STRICT)",
+        "is_bad & ~_parses({})",
         f"{_COLUMNS}::test_what_only_spark_takes_for_json",
     ),
     Mutant(
         "JSON: a number as text is as it was written",
-        "spark/json_lines.py",
-        """return F.coalesce(F.regexp_replace(written, _MARKED, "$1$2"), value)""",
-        "return value",
+        "spark/decoded_json.py",
+        'hidden(column, "exact"): F.when(is_odd, ',
+        'hidden(column, "exact"): F.when(F.lit(False), ',
         f"{_COLUMNS}::test_a_number_as_text_is_as_it_was_written",
     ),
     Mutant(
         "JSON: text that Spark would change is a bad row",
         "spark/json_lines.py",
-        " | ~_is_one_object() | changed",
-        " | ~_is_one_object()",
+        "why = F.coalesce(of_line.whole, F.when(changed, F.lit(_CHANGED)), why)",
+        "pass",
         f"{_COLUMNS}::test_text_that_spark_would_change",
     ),
     Mutant(

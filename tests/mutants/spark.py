@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         "a line of JSON is one object",
         "spark/json_lines.py",
-        " | ~_is_one_object()",
-        "",
+        "~_is_one_object() | is_bad",
+        "is_bad",
         "tests/spark/test_egress_rows.py::test_valid_and_invalid_json_lines",
     ),
     Mutant(
@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(
         "a declared key is there once",
         "spark/json_lines.py",
-        ' | ~F.col("clear")',
+        "        found.append(F.when(~_is_clear(names), F.lit(_UNCLEAR)))\n",
         "",
         "tests/spark/test_json_columns.py::test_a_line_with_a_key_twice_is_bad_if_it_is_declared",
     ),

@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -190,7 +191,9 @@ def _as_double(value: Any) -> float | None:
         return None
     if not isinstance(value, _Number):
         raise ValueError
-    return float(value)
+    if not math.isfinite(found := float(value)):
+        raise ValueError
+    return found
 
 
 def _as_boolean(value: Any) -> bool | None:

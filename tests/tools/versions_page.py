@@ -40,8 +40,9 @@ LIMITS = """\
 
 | What | With Spark 3.5 |
 |---|---|
-| files of JSON; rows of files as JSON (`columns.value: '*'`, the default of Parquet and CSV) | \
-refused when the Spark connection is read: the types of JSON need Spark's Variant |
+| files of JSON; `source.columns` of CSV; rows of files as JSON \
+(`columns.value: '*'`, the default of Parquet and CSV) | refused when the Spark \
+connection is read: the types of JSON need Spark's Variant |
 | a lake or files in S3 | refused likewise: its `hadoop-aws` is 3.3.4 |
 | size of tasks | Spark is given their number, `minPartitions`, and may cut ranges unequally |
 | an expression that fails on a row, a file that cannot be read | the run fails, and nothing is \

@@ -56,9 +56,8 @@ class DecoderSpec(Strict):
                     return "schema", str(error)
                 if kind == "string" and (len(fields) != 1 or fields[0].type.name != "string"):
                     return "schema", f"a text is one STRING, for example {_TEXT}"
-                odd = [f for f in fields if f.type.parts or f.type.name == "binary"]
-                if kind == "csv" and odd:
-                    return "schema", f"CSV has no {odd[0].type}: {odd[0].name}"
+                if kind == "csv" and (wrong := schema.complaint_of_csv(fields)):
+                    return "schema", wrong
             case "separator" if value is not None and kind not in (None, "csv"):
                 return "separator", "only CSV has one"
         return None

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tidegate.core import schema
 from tidegate.core.source_root import Root
 from tidegate.pipelines.strict import Contradiction, SendingSpark, Strict
 from tidegate.pipelines.value_types import (
@@ -35,8 +36,8 @@ from tidegate.spark.egress_job import LINE
 class Source(Strict):
     """What is sent: files below a root, or the lake of an ingest pipeline.
 
-    `columns` is a schema in Spark's DDL; without it the schema of Parquet files is read, and that
-    of others inferred.
+    `columns` is a schema in Spark's DDL; without it Parquet has its own, CSV has texts, and JSON
+    none.
     """
 
     path: Path | None = None
@@ -57,6 +58,13 @@ class Source(Strict):
             case "options" if format_ := given.get("format"):
                 if wrong := file_reader_options.complaints(format_, as_texts(value)):
                     return "options", wrong
+            case "columns" if value is not None and given.get("format") in ("json", "csv"):
+                try:
+                    fields = schema.parse(value)
+                except schema.SchemaError as error:
+                    return "columns", str(error)
+                if given["format"] == "csv" and (wrong := schema.complaint_of_csv(fields)):
+                    return "columns", wrong
             case "lake" if "path" in given and (given["path"] is None) == (value is None):
                 return "", "give either a path or the lake of an ingest pipeline, by its name"
             case "lake" if value and any(given.get(k) for k in ("format", "options", "columns")):

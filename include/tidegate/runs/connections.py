@@ -218,7 +218,8 @@ def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
     if spark.home and isinstance(spec, Egress) and spec.source.format:
         default = "value" if spec.source.format == "text" else WHOLE
         columns = [sql for _, sql in spec.columns if sql] + [spec.columns.value or default]
-        if why := spark_lines.complaint(spark.line, spec.source.format, columns):
+        declares = bool(spec.source.columns)
+        if why := spark_lines.complaint(spark.line, spec.source.format, columns, declares=declares):
             raise ConfigurationError(why)
 
 

@@ -28,15 +28,19 @@ def is_partial(version: str) -> bool:
     return _number(version) < _number(_WHOLE)
 
 
-def complaint(version: str, source: str | None, columns: Collection[str]) -> str | None:
+def complaint(
+    version: str, source: str | None, columns: Collection[str], *, declares: bool = False
+) -> str | None:
     """Return why a Spark cannot read a source of this format, or compute its columns.
 
-    None: it can. `*` among the columns is the row as JSON.
+    None: it can. `*` among the columns is the row as JSON; `declares`: the columns have types.
     """
-    if is_partial(version) and (source == "json" or "*" in columns):
+    is_typed = source == "csv" and declares
+    if is_partial(version) and (source == "json" or is_typed or "*" in columns):
         return (
-            f"Spark {version}: files of JSON, and rows as JSON (columns.value: '*', the default of "
-            f"Parquet and CSV), need Spark {_WHOLE} or later"
+            f"Spark {version}: files of JSON, source.columns of CSV, and rows as JSON "
+            "(columns.value: '*', the default of Parquet and CSV), need Spark "
+            f"{_WHOLE} or later"
         )
     return None
 

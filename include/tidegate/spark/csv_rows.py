@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
+from tidegate.core.schema import Field, Type, parse
 from tidegate.spark import csv_records, row_json
-from tidegate.spark.compatibility import struct
 from tidegate.spark.csv_records import Dialect
+from tidegate.spark.decoded import hidden
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.row_frame import RowFrame
+from tidegate.spark.typed_texts import typed_by_options
 
 # Executors may have no Tidegate.
 cloudpickle.register_pickle_by_value(csv_records)
 _ROW = "row bigint, values array<string>, fault string, text binary"
+_BAD_ROW = hidden("values", "bad row")
+_STRING = Type("string")
 _OTHER_TYPE = "a value of another type than its column: see "
-# What `from_csv` is given: one value, in which nothing is special.
-_ONE_VALUE = {"sep": "\u0001", "quote": "", "escape": "\u0002", "nullValue": "\uffff"}
-_SPECIAL = "[\u0000-\u0002\r\n]"  # in a value of another type than text: it is none
-_OF_VALUES = {
-    "dateformat", "timestampformat", "timestampntzformat", "timezone", "locale", "nanvalue",
-    "positiveinf", "negativeinf",
-}  # fmt: skip
 
 
 def dialect(source: RowSource) -> Dialect:
@@ -57,36 +52,35 @@ def read(
     `file` and `row` are the identity of a row of that task.
     """
     if source.columns:
-        schema = struct(source.columns)
+        fields = parse(source.columns)
     else:
-        names = source.header or ("_c0",)  # Spark needs one, also of empty files
-        schema = StructType([StructField(name, StringType()) for name in names])
-    values = {field.name: F.get("values", F.lit(i)) for i, field in enumerate(schema.fields)}
-    typed = [field for field in schema.fields if not isinstance(field.dataType, StringType)]
+        header = source.header or ("_c0",)  # Spark needs one, also of empty files
+        fields = tuple(Field(name, _STRING) for name in header)
+    names = [name for name, _ in fields]
+    is_typed = any(kind != _STRING for _, kind in fields)
     read_rows = partial(
-        csv_records.rows, dialect=dialect(source), columns=schema.names, with_text=bool(typed)
+        csv_records.rows, dialect=dialect(source), columns=names, with_text=is_typed
     )
     found = spark.createDataFrame(lines.rdd.mapPartitions(read_rows), _ROW, verifySchema=False)
-    given = {k: v for k, v in source.options.items() if k.lower() in _OF_VALUES} | _ONE_VALUE
-    read_values = values | {field.name: _typed(values[field.name], field, given) for field in typed}
-    bad = "_bad_row"
-    while bad in {name.lower() for name in schema.names}:
-        bad += "_"
+    options = {name.lower(): value for name, value in source.options.items()}
+    given = [F.get("values", F.lit(i)) for i in range(len(fields))]
     found = found.select(
-        *(value.alias(name) for name, value in read_values.items()),
-        F.struct("row", "fault", "text", "values").alias(bad),
+        *(
+            typed_by_options(value, kind, options).alias(name)
+            for value, (name, kind) in zip(given, fields, strict=True)
+        ),
+        F.struct("row", "fault", "text", "values").alias(_BAD_ROW),
     )
-    record = F.col(bad)
+    record = F.col(_BAD_ROW)
     other_types = F.concat_ws(
         ", ",
         *(
             F.when(
-                F.get(record["values"], F.lit(i)).isNotNull()
-                & row_json.column(field.name).isNull(),
-                F.lit(field.name),
+                F.get(record["values"], F.lit(i)).isNotNull() & row_json.column(name).isNull(),
+                F.lit(name),
             )
-            for i, field in enumerate(schema.fields)
-            if field in typed
+            for i, (name, kind) in enumerate(fields)
+            if kind != _STRING
         ),
     )
     fault = F.coalesce(
@@ -96,10 +90,10 @@ def read(
     is_bad = F.when(
         fault.isNotNull(), F.struct(record["row"], fault.alias("fault"), record["text"])
     )
-    frame = found.select(*map(row_json.column, schema.names), is_bad.alias(bad))
-    as_json = row_json.as_json(schema.names, nulls=True)
+    frame = found.select(*map(row_json.column, names), is_bad.alias(_BAD_ROW))
+    as_json = row_json.as_json(names, nulls=True)
     number = F.coalesce(record["row"], row)
-    return RowFrame(frame, file, number, as_json, record["fault"], record["text"], (bad,))
+    return RowFrame(frame, file, number, as_json, record["fault"], record["text"], (_BAD_ROW,))
 
 
 def names(spark: SparkSession, lines: DataFrame, source: RowSource, file: Column) -> list[Row]:
@@ -109,13 +103,6 @@ def names(spark: SparkSession, lines: DataFrame, source: RowSource, file: Column
     frame = spark.createDataFrame(found, "names array<string>", verifySchema=False)
     collected: list[Row] = frame.select(file.alias("file"), "names").collect()
     return collected
-
-
-def _typed(value: Column, field: StructField, options: Mapping[str, str]) -> Column:
-    """Return a value as the type of its column; null if it has another one."""
-    form = f"v {field.dataType.simpleString()}"
-    one = F.when(~value.rlike(_SPECIAL) & (value != ""), value)
-    return F.from_csv(one, form, options).getField("v")
 
 
 def _unescaped(sep: str) -> str:

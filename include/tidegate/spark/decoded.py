@@ -30,6 +30,25 @@ class Parsed(NamedTuple):
     is_bad: Column
 
 
+def fields_of(parsed: Parsed, column: str) -> tuple[DataFrame, dict[str, Column], Column]:
+    """Return the rows, the fields by name, and why some do not fit: null for a record that fits.
+
+    The fields are hidden columns of their own: a reason asks whether the value is null.
+    """
+    names = {name: hidden(column, f"field {n}") for n, name in enumerate(parsed.values)}
+    rows = parsed.rows.withColumns({names[n]: value for n, value in parsed.values.items()})
+    fields = {name: F.col(each) for name, each in names.items()}
+    unfit = parsed.unfit(fields)
+    reasons = (F.when(is_unfit, F.lit(f"{path}: no {kind}")) for path, kind, is_unfit in unfit)
+    is_any = any_of(is_unfit for *_, is_unfit in unfit)
+    reason = F.coalesce(
+        parsed.whole,
+        F.when(is_any, F.concat_ws(", ", *reasons)),
+        F.when(parsed.is_bad, F.lit("it does not fit")),
+    )
+    return rows, fields, reason
+
+
 def any_of(conditions: Iterable[Column]) -> Column:
     """Return whether one of many conditions is true, as a tree: Spark visits it by recursion."""
     found = [*conditions] or [F.lit(False)]

@@ -8,7 +8,7 @@ computes a number that it reads as text. So all of that is looked at here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -41,23 +41,13 @@ _TEXTS = ("string", "decimal", "binary", "date", "timestamp", "timestamp_ntz")
 _CHECKED = (*_TEXTS, "tinyint", "float", "double")
 _PLAIN = re.compile("[A-Za-z0-9_ -]+")
 _STRING, _SMALLINT = Type("string"), Type("smallint")
+Convert = Callable[[Column, Type], Column]
+"""Makes a text a value of a type without parts; null if it does not fit."""
 
 
 def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
-    """Decode JSON objects.
-
-    Whole numbers, floats and booleans are read by Spark; of all else the text, which the table
-    judges. A record in which Spark may have computed a wanted text is read once more, `exact`,
-    with all numbers marked.
-    """
-    text, fields = F.col(column).cast("string"), decoder.fields
-    names = ("json", "value", "whole", "exact", "texts")
-    row, value, whole, exact, texts = (F.col(hidden(column, each)) for each in names)
-    quotable = _quotable(fields)
-    read = _with_quotes(text, quotable)
-    # Columns of their own, because each field asks for them: Spark would compute them each time.
-    rows = rows.withColumn(hidden(column, "json"), _read(read, _as(fields, fast=True)))
-    is_bad = row.getField(BAD).isNotNull()
+    """Decode JSON objects."""
+    text = F.col(column).cast("string")
     # Spark's parsers ignore what follows a value. In an array it is an error, or another element.
     in_array = F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]')))
     is_one = F.try_variant_get(in_array, "$[1]", "string") == _END
@@ -65,19 +55,37 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
         text.rlike(_ESCAPED_MARK), F.lit("U+FDD0, which is no character")
     )
     begins_as_object = text.startswith("{") | F.ltrim(text, F.lit(_BLANKS)).startswith("{")
-    rows = rows.withColumn(
-        hidden(column, "whole"),
-        F.coalesce(
-            no_utf8(text),
-            F.when(text.contains(MARK), F.lit("U+FDD0, which is no character")),
-            F.when(text.contains("\\u"), escapes),
-            F.when(
-                ~F.coalesce(is_one, F.lit(False)),
-                F.lit("no JSON, more than one value, or a key that stands twice in an object"),
-            ),
-            F.when(~begins_as_object, F.lit("no JSON object")),
+    whole = F.coalesce(
+        no_utf8(text),
+        F.when(text.contains(MARK), F.lit("U+FDD0, which is no character")),
+        F.when(text.contains("\\u"), escapes),
+        F.when(
+            ~F.coalesce(is_one, F.lit(False)),
+            F.lit("no JSON, more than one value, or a key that stands twice in an object"),
         ),
+        F.when(~begins_as_object, F.lit("no JSON object")),
     )
+    return read_fields(rows, column, decoder.fields, whole)
+
+
+def read_fields(
+    rows: DataFrame, column: str, fields: Fields, whole: Column, convert: Convert = typed
+) -> Parsed:
+    """Read the fields of JSON objects; `whole` is the reason why nothing of one fits, or null.
+
+    Whole numbers, floats and booleans are read by Spark; of all else the text, which `convert`
+    makes a value, or null. A record in which Spark may have computed a wanted text is read once
+    more, `exact`, with all numbers marked.
+    """
+    text, reason = F.col(column).cast("string"), whole
+    names = ("json", "value", "whole", "exact", "texts")
+    row, value, whole, exact, texts = (F.col(hidden(column, each)) for each in names)
+    quotable = _quotable(fields)
+    read = _with_quotes(text, quotable)
+    # Columns of their own, because each field asks for them: Spark would compute them each time.
+    rows = rows.withColumn(hidden(column, "json"), _read(read, _as(fields, fast=True)))
+    rows = rows.withColumn(hidden(column, "whole"), reason)
+    is_bad = row.getField(BAD).isNotNull()
     is_odd = whole.isNull() & (is_bad | _may_be_computed(text, row, fields, quotable))
     marked = F.regexp_replace(text, _LITERAL, f'$1"{MARK}$2"')
     rows = rows.withColumns(
@@ -90,7 +98,10 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
         }
     )
     has_exact = exact.isNotNull()
-    nodes = {f.name: _Node(f.type, value.getField(f.name), exact.getField(f.name)) for f in fields}
+    nodes = {
+        f.name: _Node(f.type, value.getField(f.name), exact.getField(f.name), convert)
+        for f in fields
+    }
     bad = value.getField(BAD).isNotNull()
 
     def unfit(values: Mapping[str, Column]) -> list[tuple[str, str, Column]]:
@@ -109,11 +120,15 @@ class _Node(NamedTuple):
     kind: Type
     given: Column
     exact: Column
+    convert: Convert
 
     def parts(self) -> Iterator[tuple[str, _Node]]:
         """Yield the fields of a struct."""
         for name, kind in self.kind.parts:
-            yield name, _Node(kind, self.given.getField(name), self.exact.getField(name))
+            yield name, self.part(kind, self.given.getField(name), self.exact.getField(name))
+
+    def part(self, kind: Type, given: Column, exact: Column) -> _Node:
+        return _Node(kind, given, exact, self.convert)
 
 
 def _as(fields: Fields, *, fast: bool) -> Fields:
@@ -218,14 +233,14 @@ def _is_checked(kind: Type) -> bool:
 
 def _value(node: _Node, has_exact: Column) -> Column:
     """Return the value of a part; null where it, or what is in it, does not fit."""
-    kind, given, exact = node
+    kind, given, exact, convert = node
     match kind.name:
         case "string" | "decimal":
-            return typed(F.when(has_exact, _unmarked(exact)).otherwise(given), kind)
+            return convert(F.when(has_exact, _unmarked(exact)).otherwise(given), kind)
         case "binary":
-            return typed(exact, kind)
+            return convert(exact, kind)
         case "date" | "timestamp" | "timestamp_ntz":
-            return typed(given, kind)
+            return convert(given, kind)
         case "tinyint":
             return F.when(given.between(-128, 127), given).cast("TINYINT")
         case "float" | "double":
@@ -239,13 +254,13 @@ def _value(node: _Node, has_exact: Column) -> Column:
             made = F.when(given.isNotNull(), F.struct(*parts))
         case "array":
             made = F.transform(
-                given, lambda x, i: _value(_Node(inner, x, F.get(exact, i)), has_exact)
+                given, lambda x, i: _value(node.part(inner, x, F.get(exact, i)), has_exact)
             )
         case _:
             # By their places: to look for each key would take the square of their number.
             values = F.transform(
                 F.map_values(given),
-                lambda x, i: _value(_Node(inner, x, F.get(F.map_values(exact), i)), has_exact),
+                lambda x, i: _value(node.part(inner, x, F.get(F.map_values(exact), i)), has_exact),
             )
             made = F.map_from_arrays(F.map_keys(given), values)
     return F.when(has_exact, made).otherwise(given) if _has_texts_only(kind) else made
@@ -265,7 +280,7 @@ def _unfit(
     path: str, node: _Node, value: Column, text: Column, is_bad: Column, has_exact: Column
 ) -> list[tuple[str, str, Column]]:
     """Return what of a part does not fit; `text` is what it was in a record that `is_bad`."""
-    kind, given, _ = node
+    kind, given = node.kind, node.given
     if kind.name == "struct":
         missed = is_bad & text.isNotNull() & given.isNull()
         found = [(path, str(kind), missed)]
@@ -285,7 +300,7 @@ def _unfit(
 
 def _loses(node: _Node, value: Column) -> Column:
     """Return whether something that Spark has read is null in the value."""
-    kind, given, exact = node
+    kind, given, exact, _ = node
     if not _is_checked(kind):
         return F.lit(False)
     match kind.name:
@@ -295,15 +310,14 @@ def _loses(node: _Node, value: Column) -> Column:
         case "array":
             inner = kind.parts[0].type
             lost = F.transform(
-                given, lambda x, i: _loses(_Node(inner, x, F.get(exact, i)), F.get(value, i))
+                given, lambda x, i: _loses(node.part(inner, x, F.get(exact, i)), F.get(value, i))
             )
         case "map":
             inner = kind.parts[1].type
+            of_exact, of_value = F.map_values(exact), F.map_values(value)
             lost = F.transform(
                 F.map_values(given),
-                lambda x, i: _loses(
-                    _Node(inner, x, F.get(F.map_values(exact), i)), F.get(F.map_values(value), i)
-                ),
+                lambda x, i: _loses(node.part(inner, x, F.get(of_exact, i)), F.get(of_value, i)),
             )
         case _:
             return given.isNotNull() & value.isNull()

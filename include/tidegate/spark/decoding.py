@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tidegate.core import schema
 from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding
 from tidegate.spark import decoded_avro, decoded_json
-from tidegate.spark.decoded import BAD, MARK, Parsed, any_of, hidden, no_utf8
+from tidegate.spark.decoded import BAD, MARK, Parsed, fields_of, hidden, no_utf8
 from tidegate.spark.typed_texts import typed
 
 _CSV = {
@@ -31,18 +31,8 @@ def decoded(rows: DataFrame, decoding: Decoding) -> DataFrame:
     given, faults, columns = rows.columns, dict[str, Column](), []
     for column, decoder in decoding.decoders.items():
         parsed = _FORMATS[decoder.format](rows, column, decoder)
-        # Columns of their own: a reason asks whether the value is null.
-        names = {name: hidden(column, f"field {n}") for n, name in enumerate(parsed.values)}
-        rows = parsed.rows.withColumns({names[n]: value for n, value in parsed.values.items()})
-        columns += [F.col(names[f.name]).alias(decoder.prefix + f.name) for f in decoder.fields]
-        unfit = parsed.unfit({name: F.col(each) for name, each in names.items()})
-        reasons = (F.when(is_unfit, F.lit(f"{path}: no {kind}")) for path, kind, is_unfit in unfit)
-        is_any = any_of(is_unfit for *_, is_unfit in unfit)
-        fault = F.coalesce(
-            parsed.whole,
-            F.when(is_any, F.concat_ws(", ", *reasons)),
-            F.when(parsed.is_bad, F.lit("it does not fit")),
-        )
+        rows, fields, fault = fields_of(parsed, column)
+        columns += [fields[f.name].alias(decoder.prefix + f.name) for f in decoder.fields]
         is_given = F.col(column).isNotNull()
         faults[hidden(column, "fault")] = F.when(is_given, F.concat(F.lit(f"{column}: "), fault))
     if len(faults) > 1:

@@ -50,7 +50,7 @@ _CSV: Mapping[str, Check] = {
 
 ALLOWED: Mapping[str, Mapping[str, Check]] = {
     "parquet": _any_value("datetimerebasemode int96rebasemode"),
-    "json": _any_value(f"{_VALUES} linesep primitivesasstring"),
+    "json": _any_value(f"{_VALUES} linesep"),
     "csv": {**_any_value(_VALUES), **_CSV},
     "text": _any_value("linesep wholetext"),
 }

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
+from tidegate.core.schema import parse
 from tidegate.spark import csv_rows, json_lines, row_json
-from tidegate.spark.compatibility import metadata_column, struct
+from tidegate.spark.compatibility import metadata_column
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.hadoop_files import located
 from tidegate.spark.row_frame import RowFrame, no_text
-
-CORRUPT = "_corrupt_record"
-"""Where Spark's readers of JSON and CSV put a row that they cannot read."""
 
 # Read exactly these paths: `*` in a name is no pattern, and `day=1/` no column (looking for those,
 # Spark would read a file beside such a directory twice).
@@ -27,10 +23,6 @@ _ONE_FILE = str(1 << 40)
 _SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
 _PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
 _LINE_SEPARATOR = "linesep"
-_NO_JSON = f"not one JSON object in UTF-8 of at most {json_lines.MAX_DEPTH} levels"
-_OTHER_TYPE = "or a value of another type than its column"
-_CHANGED = "half a surrogate pair, or a number as text within a struct: Spark would change it"
-_UNCLEAR = "a key of source.columns is there twice, or in another case"
 _INEXACT = "text that is not UTF-8, or a year before 1: JSON cannot hold it; set columns.value"
 
 
@@ -90,29 +82,15 @@ def _parquet(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame
 
 
 def _json(spark: SparkSession, source: RowSource, row: Column, *, line: bool) -> RowFrame:
-    lines = _lines(spark, source)
-    given = {k: v for k, v in source.options.items() if k.lower() != _LINE_SEPARATOR}
-    schema = struct(source.columns) if source.columns else StructType()
-    clear = partial(json_lines.is_clear, schema.names)
-    schema = _without_corrupt(schema)
-    fault = CORRUPT
-    hidden = fault, f"{fault}_line", f"{fault}_changed"
-    while {*hidden} & {name.lower() for name in schema.names}:
-        fault += "_"
-        hidden = fault, f"{fault}_line", f"{fault}_changed"
-    sent = f"{fault}_line" if line else None
-    frame = json_lines.parsed(lines, schema, given, fault, sent, clear())
-    as_line = F.col(f"{fault}_line") if line else None
-    as_json = row_json.as_json(schema.names, nulls=False)
-    text = f"{_NO_JSON}, {_OTHER_TYPE}" if source.columns else _NO_JSON
-    # Not a column of the frame: it would be one of `*` in an expression.
-    reason = (
-        F.when(~clear(line=fault), F.lit(_UNCLEAR))
-        .when(F.col(f"{fault}_changed"), F.lit(_CHANGED))
-        .when(F.col(fault).isNotNull(), F.lit(text))
-    )
-    file = _file(source, frame)
-    return RowFrame(frame, file, row, as_json, reason, F.col(fault), hidden, as_line)
+    fields = parse(source.columns) if source.columns else json_lines.NO_COLUMNS
+    options = {name.lower(): value for name, value in source.options.items()}
+    frame = json_lines.parsed(_lines(spark, source), fields, options, line=line)
+    as_json = row_json.as_json([name for name, _ in fields], nulls=False)
+    fault, text = F.col(json_lines.FAULT), F.col(json_lines.LINE)
+    return RowFrame(
+        frame, _file(source, frame), row, as_json, fault, F.when(fault.isNotNull(), text),
+        (json_lines.FAULT, json_lines.LINE), text if line else None,
+    )  # fmt: skip
 
 
 def _lines(spark: SparkSession, source: RowSource) -> DataFrame:
@@ -129,12 +107,6 @@ def csv_lines(spark: SparkSession, source: RowSource) -> DataFrame:
     frame = spark.read.format("text").options(lineSep=end, **EXACT_PATHS).load(_paths(source))
     of = F.xxhash64(metadata_column(frame)["file_path"])
     return frame.select(of, F.col("value").cast("binary"))
-
-
-def _without_corrupt(schema: StructType) -> StructType:
-    """Return the columns without CORRUPT; Spark needs one even where all rows are malformed."""
-    fields = [field for field in schema.fields if field.name != CORRUPT]
-    return StructType(fields or [StructField("_", StringType())])
 
 
 def _all_as_json(frame: DataFrame) -> Column:

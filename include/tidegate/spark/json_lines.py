@@ -6,111 +6,75 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+
+from tidegate.core.schema import Field, Fields, Type
+from tidegate.spark.decoded import BAD, MARK, fields_of, hidden
+from tidegate.spark.decoded_json import read_fields
+from tidegate.spark.typed_texts import typed, typed_by_options
 
 # Deeper types overflow the stack of executors and of the driver.
 MAX_DEPTH = 100
 _DEPTH = {"maxNestingDepth": str(MAX_DEPTH)}
 # Spark itself takes these, and other readers of JSON do not.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-# Spark computes a number that it reads as text: 1.10 becomes 1.1. Quoted, with a mark, it is kept.
-# The marks are no characters of Unicode's.
-_MARK = "\ufdd0#"
-_NUMBER = r'\G((?:[^"0-9-]|"(?:[^"\\]|\\.)*+")*+)(-?[0-9][0-9.eE+-]*+)'
-_COMPUTED = r"[0-9][.eE]|-0"
+_NO_JSON = f"not one JSON object in UTF-8 of at most {MAX_DEPTH} levels"
+_UNCLEAR = "a key of source.columns is there twice, or in another case"
+_TWICE = "a key stands twice in an object"
+_NO_CHARACTER = "U+FDD0 or U+FDD1, which is no character"
+_CHANGED = "half a surrogate pair: Spark would change it"
 _HAS_MARK = r"(?i)[\x{fdd0}\x{fdd1}]|\\ufdd[01]"
-_MARKED = f'"{_MARK}([^"]*)"|^{_MARK}(.*)$'
-# Of half a surrogate pair it makes `?`.
+# Of half a surrogate pair Spark makes `?`.
 _HALF = "\ufdd1"
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _SURROGATE = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _HALVES = rf"\G((?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])|{_PAIR})*+){_SURROGATE}"
+LINE = hidden("value", "line")
+"""The column with the line as it stands in the file."""
+_READ = hidden("value", "read")  # the line with _HALF in place of half a surrogate pair
+FAULT = hidden("value", "why")
+"""The column that is null, or why a line cannot be sent."""
+NO_COLUMNS: Fields = (Field(MARK, Type("string")),)
+"""In place of columns, where none are declared: a key that no object has."""
 
 
 def parsed(
-    lines: DataFrame,
-    schema: StructType,
-    given: Mapping[str, str],
-    fault: str,
-    line: str | None,
-    clear: Column,
+    lines: DataFrame, fields: Fields, options: Mapping[str, str], *, line: bool
 ) -> DataFrame:
-    """Return the columns of `schema` of every line that is not blank, and the column `fault`:
-    null, or the text of a line that is not one JSON object by the standard, or not `clear`.
+    """Return the fields of each line that is not blank, FAULT, and LINE where `line` or FAULT is.
 
-    `lines` has the column `value`. `line` adds a column of that name with the line as it is. The
-    column `<fault>_changed` says whether a line is bad because Spark would change a text in it.
+    `lines` has the column `value`; `options`, in small letters, say how texts are values.
     """
-    lines = lines.where(F.col("value").rlike(r"[^ \t\r\n]"))
-    form = StructType([*schema.fields]).add(fault, StringType())
-    options = {**given, **_DEPTH, **_STRICT}
-    options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": fault}
-    kept = StructType(
-        [StructField(f.name, t) for f in schema.fields if (t := _texts_in(f.dataType))]
+    has_columns = fields != NO_COLUMNS
+    text = F.col("value")
+    has_half = text.rlike(_SURROGATE)
+    marked = F.when(has_half, F.regexp_replace(text, _HALVES, f"$1{_HALF}")).otherwise(text)
+    rows = lines.where(text.rlike(r"[^ \t\r\n]")).select(text, marked.alias(_READ))
+    is_bad = F.col(hidden(_READ, "json")).getField(BAD).isNotNull()
+    found = [
+        F.when(~_is_one_object() | is_bad & ~_parses(_STRICT), F.lit(_NO_JSON)),
+    ]
+    if has_columns:
+        names = [name for name, _ in fields]
+        found.append(F.when(~_is_clear(names), F.lit(_UNCLEAR)))
+        found.append(F.when(text.rlike(_HAS_MARK), F.lit(_NO_CHARACTER)))
+    if any(kind.parts for _, kind in fields):
+        found.append(F.when(F.try_parse_json(F.col(_READ)).isNull(), F.lit(_TWICE)))
+
+    def convert(text: Column, kind: Type) -> Column:
+        of_json = kind.name == "decimal"  # its numbers are of no language
+        return typed(text, kind) if of_json else typed_by_options(text, kind, options)
+
+    of_line = read_fields(rows, _READ, fields, F.coalesce(*found), convert)
+    rows, values, why = fields_of(of_line, _READ)
+    if has_columns:
+        of_values = F.to_json(F.struct(*(value.alias(name) for name, value in values.items())))
+        changed = has_half & of_values.contains(_HALF)
+        why = F.coalesce(of_line.whole, F.when(changed, F.lit(_CHANGED)), why)
+    return rows.select(
+        *(value.alias(name) for name, value in values.items()),
+        why.alias(FAULT),
+        F.when(F.lit(line) | why.isNotNull(), text).alias(LINE),
     )
-    value = F.col("value")
-    is_odd = value.rlike(f"{_COMPUTED}|{_SURROGATE}")
-    marked = F.regexp_replace("value", _HALVES, f"$1{_HALF}")
-    marked = F.regexp_replace(marked, _NUMBER, f'$1"{_MARK}$2"')
-    rows = lines.select(
-        "value",
-        F.from_json("value", form, options).alias("row"),
-        F.from_json(F.when(is_odd, marked), kept, options).alias("written"),
-        clear.alias("clear"),
-    )
-    row, written = F.col("row"), F.col("written")
-    changed = F.lit(False)
-    if kept.fields:
-        within = [f.name for f in kept.fields if not isinstance(f.dataType, StringType)]
-        changed = is_odd & (
-            value.rlike(_HAS_MARK)
-            | _as_json(written, kept.names).contains(_HALF)
-            | _as_json(written, within).rlike(f"{_MARK}(-?[0-9]+[.eE]|-0)")
-        )
-    is_bad = row.getField(fault).isNotNull() | ~F.col("clear") | ~_is_one_object() | changed
-    return rows.select(  # no expression is to fail on a key of which there are two
-        *(F.when(F.col("clear"), _as_written(field)).alias(field.name) for field in schema.fields),
-        F.when(is_bad, F.col("value")).alias(fault),
-        F.when(changed, F.lit(True)).alias(f"{fault}_changed"),
-        *([F.col("value").alias(line)] if line else []),
-    )
-
-
-def _as_json(written: Column, names: Sequence[str]) -> Column:
-    fields = [written.getField(name).alias(name) for name in names]
-    return F.coalesce(F.to_json(F.struct(*fields)) if names else F.lit(None), F.lit(""))
-
-
-def _as_written(field: StructField) -> Column:
-    """Return a column; of numbers that are read as text, their text."""
-    value = F.col("row").getField(field.name)
-    if not isinstance(field.dataType, StringType):
-        return value
-    written = F.col("written").getField(field.name)
-    return F.coalesce(F.regexp_replace(written, _MARKED, "$1$2"), value)
-
-
-def _texts_in(kind: DataType) -> DataType | None:
-    """Return the type without all that is no text; None if it has no text."""
-    match kind:
-        case StringType():
-            return kind
-        case ArrayType() if element := _texts_in(kind.elementType):
-            return ArrayType(element)
-        case MapType() if value := _texts_in(kind.valueType):
-            return MapType(kind.keyType, value)
-        case StructType():
-            fields = [StructField(f.name, t) for f in kind.fields if (t := _texts_in(f.dataType))]
-            return StructType(fields) if fields else None
-        case _:
-            return None
 
 
 def _is_one_object() -> Column:
@@ -139,15 +103,13 @@ def _parses(options: Mapping[str, str]) -> Column:
     return F.from_json("value", "c STRING", given).getField("c").isNull()
 
 
-def is_clear(names: Sequence[str], *, line: str = "value") -> Column:
+def _is_clear(names: Sequence[str]) -> Column:
     """Return whether a line has each of these keys once at most, and none in another case.
 
     Spark would take either of two, and a key in any case. True for a line that is no JSON.
     """
-    if not names:
-        return F.lit(True)
     folded = _texts({name.lower() for name in names})
-    keys = F.filter(F.json_object_keys(line), lambda key: F.array_contains(folded, F.lower(key)))
+    keys = F.filter(F.json_object_keys("value"), lambda key: F.array_contains(folded, F.lower(key)))
     once = F.size(keys) == F.size(F.array_distinct(keys))
     return F.coalesce(once & (F.size(F.array_except(keys, _texts(names))) == 0), F.lit(True))
 

@@ -110,7 +110,9 @@ def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
             f"{job.spark}: give it the same minor version, say by spark.yarn.jars"
         )
     source = None if job.source.is_lake else job.source.format
-    if why := spark_lines.complaint(spark.version, source, job.columns.values()):
+    if why := spark_lines.complaint(
+        spark.version, source, job.columns.values(), declares=bool(job.source.columns)
+    ):
         raise Refused(why)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.schema import Type
@@ -10,6 +13,14 @@ from tidegate.core.value_texts import RULES, WITH_EXPONENT, plain_decimal
 
 _FIRST, _END = "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"
 _INFINITY = "Infinity"
+# What `from_csv` is given: one value, in which nothing is special.
+_ONE_VALUE = {"sep": "\u0001", "quote": "", "escape": "\u0002", "nullValue": "\uffff"}
+_SPECIAL = "[\u0000-\u0002\r\n]"  # in a value of another type than text: it is none
+_FORMATS = {
+    "date": "dateformat", "timestamp": "timestampformat", "timestamp_ntz": "timestampntzformat",
+}  # fmt: skip
+_OF_TIMES = {*_FORMATS.values(), "timezone", "locale"}
+_OF_NUMBERS = ("nanvalue", "positiveinf", "negativeinf")
 _SCRATCH = "DECIMAL(38,19)"  # holds each mantissa of WITH_EXPONENT
 
 
@@ -36,6 +47,48 @@ def typed(text: Column, kind: Type) -> Column:
             value = text.try_cast(str(kind))
     fits = text.rlike(whole(RULES[kind.name].pattern))
     return within_type(F.when(fits, value), kind)
+
+
+def typed_by_options(text: Column, kind: Type, options: Mapping[str, str]) -> Column:
+    """Return a text as a value of a type, by those options of a file reader that are given for it.
+
+    `options` are `dateFormat` and its like, in small letters; what they leave open the table says.
+    """
+    name = kind.name
+    special = [options[each] for each in _OF_NUMBERS if each in options]
+    if name in ("float", "double") and special:
+        return F.when(text.isin(special), _by_spark(text, kind, options)).otherwise(
+            typed(text, kind)
+        )
+    if name == "decimal" and "locale" in options:
+        return typed(_without_groups(text, options["locale"]), kind)
+    if _FORMATS.get(name) in options:
+        return within_type(_by_spark(text, kind, options), kind)
+    if name == "timestamp" and "timezone" in options:
+        fits = text.rlike(whole(RULES[name].pattern))
+        return within_type(_by_spark(F.when(fits, text), kind, options), kind)
+    return typed(text, kind)
+
+
+def _by_spark(text: Column, kind: Type, options: Mapping[str, str]) -> Column:
+    given = {k: v for k, v in options.items() if k in _OF_TIMES or k in _OF_NUMBERS}
+    one = F.when(~text.rlike(_SPECIAL) & (text != ""), text)
+    return F.from_csv(one, f"v {kind}", {**given, **_ONE_VALUE}).getField("v")
+
+
+def _without_groups(text: Column, locale: str) -> Column:
+    """Return a number of a language as that of JSON; null if its groups are not of three digits.
+
+    Spark's own reader ignores where they are: in German, 12.50 would be 1250.
+    """
+    java: Any = SparkSession.active()._jvm
+    symbols = java.java.text.DecimalFormatSymbols(java.java.util.Locale.forLanguageTag(locale))
+    group, point = symbols.getGroupingSeparator(), symbols.getDecimalSeparator()
+    a_group, a_point = (rf"\x{{{ord(each):x}}}" for each in (group, point))
+    fits = text.rlike(
+        whole(rf"-?(?:[0-9]++|[0-9]{{1,3}}(?:{a_group}[0-9]{{3}})++)(?:{a_point}[0-9]++)?")
+    )
+    return F.when(fits, F.translate(text, point + group, "."))
 
 
 def within_type(value: Column, kind: Type) -> Column:

@@ -229,7 +229,7 @@ def test_masters_that_spark_takes(monkeypatch: pytest.MonkeyPatch, master: str) 
     ("form", "says"),
     [
         ({"source": {"path": "/in", "format": "json"}}, "files of JSON"),
-        ({"source": {"path": "/in", "format": "csv"}}, "files of JSON, and rows as JSON"),
+        ({"source": {"path": "/in", "format": "csv"}}, "files of JSON, source.columns of CSV"),
         ({"source": {"path": "/in", "format": "parquet"}, "columns": {"key": "*", "value": "a"}},
          "rows as JSON"),
         ({"source": {"path": "/in", "format": "csv"}, "columns": {"value": "a"}}, None),

@@ -29,6 +29,7 @@ def test_the_installed_pyspark_is_of_the_pinned_line() -> None:
     [
         ("3.5.7", "json", ["**"], True),
         ("3.5.7", "csv", ["key", "*"], True),
+        ("3.5.7", "csv", ["key"], False),
         ("3.5.7", "parquet", ["key", "value"], False),
         ("3.5.7", "text", ["value"], False),
         ("3.5.7", None, ["key"], False),
@@ -40,5 +41,7 @@ def test_json_needs_spark_4(
     number: str, source: str | None, columns: list[str], is_refused: bool
 ) -> None:
     found = spark_lines.complaint(number, source, columns)
+    typed = spark_lines.complaint(number, source, columns, declares=True)
     assert (found is not None) == is_refused
+    assert (typed is not None) == (is_refused or (number, source) == ("3.5.7", "csv"))
     assert found is None or found.startswith(f"Spark {number}: files of JSON")

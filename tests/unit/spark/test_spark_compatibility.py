@@ -44,9 +44,11 @@ def test_json_is_refused_before_anything_is_read(source: str) -> None:
     """Also where a plan is older than the pipeline's file."""
     columns = {"value": "**" if source == "json" else "*"}
     job: Any = SimpleNamespace(
-        source=SimpleNamespace(is_lake=False, format=source), columns=columns, spark="3.5"
+        source=SimpleNamespace(is_lake=False, format=source, columns=None),
+        columns=columns,
+        spark="3.5",
     )
-    with pytest.raises(Refused, match=r"^Spark 3\.5\.7: files of JSON, and rows as JSON"):
+    with pytest.raises(Refused, match=r"^Spark 3\.5\.7: files of JSON, source.columns of CSV"):
         preflight(spark("3.5.7", {}), job)
 
 
