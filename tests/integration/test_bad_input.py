@@ -1,5 +1,6 @@
 """Errors are reported in seconds, with a fix; lake, ledger and topics do not change."""
 
+import gzip
 import re
 import resource
 import socket
@@ -219,3 +220,23 @@ def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Brok
     terminal.processes = False
     assert terminal.json("run", "full", "--run-id", "r")["rows"] == 50_000
     oracle_client.agree(broker.bootstrap, terminal.lake, "full", [name])
+
+
+def test_a_line_that_is_too_long(
+    terminal: Terminal, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Spark runs out of memory; the file is named, and the same run sends the others."""
+    name, source = topic(partitions=1), tmp_path / "in"
+    source.mkdir()
+    with gzip.open(source / "long.json.gz", "wb", compresslevel=1) as file:
+        file.write(b'{"id":1}\n{"id":"')
+        for _ in range(200):
+            file.write(b"x" * (1 << 20))
+        file.write(b'"}\n')
+    (source / "good.json").write_text('{"id":1}\n{"id":2}\n')
+    terminal.egress("long", source={"path": str(source), "format": "json"}, target={"topic": name})
+    error = terminal.json("run", "long", code=3)["error"]
+    assert error["name"] == "PartitionsLeftOut"
+    assert "long.json.gz: a line of more than 16 MiB" in error["message"]
+    assert [each.row for each in topic_reader.read(terminal.bootstrap, name)] == [(0, 0), (0, 1)]
+    assert terminal.json("run", "long", code=3)["error"]["name"] == "PartitionsLeftOut"

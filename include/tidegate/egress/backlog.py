@@ -94,9 +94,11 @@ def read_backlog(
     taken: list[SourceFile] = []
     if max_records is not None:
         candidates: Iterable[SourceFile | LeftOutFile] = new
-        if spec.source.format == "parquet" and spec.source.columns is None:
-            columns, candidates = sources.read_footers(root, new, spec.max_files, columns)
-        elif spec.source.format != "parquet":
+        if spec.source.format == "parquet":
+            columns, candidates = sources.read_footers(
+                root, new, spec.max_files, columns, any_columns=spec.source.columns is not None
+            )
+        else:
             candidates = (_readable(root, file) for file in new)
         taken, broken = _take(candidates, spec.max_files, max_records)
         names = {each.file for each in broken}

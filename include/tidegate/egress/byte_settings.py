@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.core import canonical
+from tidegate.core.plan import Plan
 from tidegate.core.provenance import HEADER
 from tidegate.pipelines.spec import Egress
 from tidegate.pipelines.value_types import as_text
@@ -43,6 +44,16 @@ def byte_settings(spec: Egress) -> dict[str, Any]:
         "tombstones": spec.sends_tombstones,
         "on_bad_row": spec.on_bad_row,
     }
+
+
+def line_ends(plan: Plan) -> bytes:
+    """Return the bytes, any of which ends a line of a plan's files; none if a file is one row."""
+    source = plan.byte_settings["source"]
+    options = {name.lower(): value for name, value in source["options"].items()}
+    if source["format"] == "parquet" or options.get("wholetext", "").lower() == "true":
+        return b""
+    default = "\n" if source["format"] == "csv" else "\r\n"
+    return str(options.get("linesep") or default).encode()
 
 
 def changed(settings: Mapping[str, Any], spec: Egress) -> list[str]:

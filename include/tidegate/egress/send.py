@@ -21,7 +21,7 @@ from tidegate.core.entries import Claim, Receipt, Resent
 from tidegate.core.plan import Columns, LeftOutFile, Plan
 from tidegate.core.wording import counted
 from tidegate.egress import claims, replay
-from tidegate.egress.byte_settings import judged_by
+from tidegate.egress.byte_settings import judged_by, line_ends
 from tidegate.egress.job import begun, has_begun, job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
@@ -35,6 +35,7 @@ from tidegate.egress.sent_records import ISOLATION, Rows, count_resent
 from tidegate.egress.takeover import not_ended
 from tidegate.errors import (
     IdentityChanged,
+    OutOfMemory,
     PlanDead,
     ReplayRefused,
     RowsRefused,
@@ -292,10 +293,13 @@ def _run_application(
         files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
         if plan.byte_settings["source"]["format"] == "parquet" and plan.files:
             files = [sources.explained(root_of(plan), file) for file in files]
+        if isinstance(failure, OutOfMemory) and plan.files:
+            files = sources.with_long_lines(root_of(plan), plan.files, line_ends(plan))
+            reason = "; ".join([*map(str, files)] or [reason])
         judge, columns = None, None
-        if files and refused:
+        if files:
             judge = judged_by(plan.byte_settings, run.spec)
-            columns = plan.columns or _columns(refused)
+            columns = plan.columns or (_columns(refused) if refused else None)
         claims.release_unsent(opened, claim, reason, files, judge, columns)
         clear(own, opened.store)
         if files:

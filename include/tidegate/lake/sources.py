@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow
 import pyarrow.parquet as pq
@@ -35,7 +35,11 @@ __all__ = [
     "explained",
     "listing",
     "read_footers",
+    "with_long_lines",
 ]
+
+LONGEST_LINE = 16 << 20
+"""Bytes of a line that is not to blame when an application runs out of memory."""
 
 _AHEAD = 64  # footers that are read in advance
 
@@ -82,15 +86,23 @@ class _Footer(NamedTuple):
 
 
 def read_footers(
-    root: Root, files: Sequence[SourceFile], most: int, columns: Columns | None = None
+    root: Root,
+    files: Sequence[SourceFile],
+    most: int,
+    columns: Columns | None = None,
+    *,
+    any_columns: bool = False,
 ) -> tuple[Columns | None, Iterator[SourceFile | LeftOutFile]]:
     """Return the columns of Parquet files, and the files: with their row counts, or left out.
 
     The files end after `most` whole ones with these columns; without `columns`, those that most of
-    the first `most` files have. SourceUnavailable, also later, if a footer cannot be read now.
+    the first `most` files have. With `any_columns` none are compared, and None is returned for
+    them. SourceUnavailable, also later, if a footer cannot be read now.
     """
     footers: Iterable[tuple[SourceFile, _Footer | str]] = _footers(root, files, most, columns)
     others = "those that were sent before"
+    if any_columns:
+        return None, (_judged(file, footer, None, "") for file, footer in footers)
     if columns is None:
         footers, others = list(footers), "most others"
         found = Counter(each.columns for _, each in footers if not isinstance(each, str))
@@ -99,11 +111,11 @@ def read_footers(
 
 
 def _judged(
-    file: SourceFile, footer: _Footer | str, columns: Columns, others: str
+    file: SourceFile, footer: _Footer | str, columns: Columns | None, others: str
 ) -> SourceFile | LeftOutFile:
     if isinstance(footer, str):
         return LeftOutFile(file.name, footer)
-    if footer.columns != columns:
+    if columns is not None and footer.columns != columns:
         differing = _differences(columns, footer.columns) or ["a name twice"]
         return LeftOutFile(
             file.name,
@@ -278,6 +290,44 @@ def compressed_otherwise(root: Root, name: str) -> str | None:
     if beginning(root, name, len(begins)) != begins:
         return None
     return f"{what}, not in Hadoop's form of {codec}: write it with gzip or zstd"
+
+
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_BLOCK = 1 << 20
+
+
+def with_long_lines(root: Root, files: Sequence[SourceFile], ends: bytes) -> list[LeftOutFile]:
+    """Return the files with a line of more than LONGEST_LINE bytes; `ends` are the bytes, any of
+    which ends a line.
+
+    An application that has ended by OutOfMemory does not say at which file. One that cannot be read
+    here is not named.
+    """
+    why = (
+        f"a line of more than {LONGEST_LINE >> 20} MiB, and Spark ran out of memory: make the line "
+        "shorter, or give driver and executors more memory and run with --resend"
+    )
+    return [LeftOutFile(file.name, why) for file in files if _has_long_line(root, file, ends)]
+
+
+def _has_long_line(root: Root, given: SourceFile, ends: bytes) -> bool:
+    codec, so_far = _COMPRESSED.get(given.name[given.name.rfind(".") :].lower()), 0
+    if given.size <= LONGEST_LINE and codec is None:
+        return False
+    try:
+        with reader(_opened(root), given.name) as file:
+            source: Any = pyarrow.CompressedInputStream(file, codec) if codec else file
+            while block := source.read(_BLOCK):
+                first = min((at for end in ends if (at := block.find(end)) >= 0), default=None)
+                if so_far + (len(block) if first is None else first) > LONGEST_LINE:
+                    return True
+                if first is None:
+                    so_far += len(block)
+                else:
+                    so_far = len(block) - 1 - max(block.rfind(end) for end in ends)
+    except (BaseError, OSError, pyarrow.ArrowException):
+        pass
+    return False
 
 
 def _differences(wanted: Columns, found: Columns) -> list[str]:

@@ -35,7 +35,7 @@ from tidegate.spark.job_files import with_logins
 from tidegate.spark.preflight import Refused, preflight, read_all, refusal_of, refuse_spark
 from tidegate.spark.readback import OrderBroken
 from tidegate.spark.received_job import received
-from tidegate.spark.target_records import LogLost
+from tidegate.spark.target_records import LogLost, TooManyUnreadable
 from tidegate.spark.unchanged_rows import Inputs
 
 _MOST_SCANS = 400  # of files, by the tasks that each read one partition
@@ -154,7 +154,7 @@ def _proven(
         _, inputs = read_all(spark, job)
     try:
         return readback.verify(spark, job, good, inputs)
-    except OrderBroken as error:
+    except (OrderBroken, TooManyUnreadable) as error:
         raise Refused(str(error)) from error
 
 
@@ -168,7 +168,7 @@ def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> DataFrame:
     try:
         before = target_records.of_plan(spark, job, target_records.ends(spark, job))
         return good if before is None else readback.missing_rows(job, good, before)
-    except (LogLost, OrderBroken) as error:
+    except (LogLost, OrderBroken, TooManyUnreadable) as error:
         raise Refused(str(error)) from error
 
 

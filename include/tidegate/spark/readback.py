@@ -273,6 +273,8 @@ def _superseded(
     placed = placed.withColumn("later", F.first("at", ignorenulls=True).over(later))
     gone = placed.where(F.col("at").isNull() & F.col("later").isNotNull())
     there = _counts(log, "topic", "partition")
+    for place, offsets in target_records.unreadable(spark, job, until).items():
+        there[place] = there.get(place, 0) + len(offsets)
     return {
         (topic, p): min(n, until[topic][p] - job.target[topic].since[p] - there.get((topic, p), 0))
         for (topic, p), n in _counts(gone, "topic", "later").items()

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from contextlib import AbstractContextManager, closing
+from functools import reduce
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.core.offsets import OffsetRange, Offsets
+from tidegate.core.offsets import OffsetRange, Offsets, Window
 from tidegate.core.provenance import HEADER, NUMBERS
+from tidegate.core.unreadable_records import LATEST_MS
 from tidegate.spark import kafka_source
 from tidegate.spark.compatibility import read_kafka
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.task_size import records_per_task
+
+MOST_UNREADABLE = 100
+"""Records of other producers in a partition that Spark cannot read; around each it reads anew."""
+_STAMP = re.compile(r"offset = [0-9]+, [A-Za-z]+ = (-?[0-9]+)")
+_PATIENCE = 60.0  # seconds without a record
+
+Place = tuple[str, int]
+"""A topic and a partition."""
+
+
+class TooManyUnreadable(Exception):
+    """The target cannot be read back, because of records that others have sent."""
 
 
 class LogLost(Exception):
@@ -77,21 +93,85 @@ def _clients(spark: SparkSession, job: EgressJob) -> tuple[Any, Any]:
 def all_records(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | None:
     """Return the target's records of any producer, from the plan's first claim to `until`.
 
-    None if there is no offset between the two.
+    None if there is no offset between the two. Those that are `unreadable` are left out.
     """
-    window = tuple(
-        OffsetRange(topic, p, since, until[topic][p])
+    left_out = unreadable(spark, job, until)
+    pieces = [
+        [
+            OffsetRange(topic, p, before + 1, end)
+            for before, end in pairwise([since - 1, *left_out.get((topic, p), ()), until[topic][p]])
+            if before + 1 < end
+        ]
         for topic, each in sorted(job.target.items())
         for p, since in sorted(each.since.items())
-        if since < until[topic][p]
-    )
-    if not window:
-        return None
+    ]
+    # Spark reads one range of a partition at a time.
+    windows = [tuple(filter(None, each)) for each in zip_longest(*pieces)]
+    frames = [_records_of(spark, job, window) for window in windows]
+    return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def _records_of(spark: SparkSession, job: EgressJob, window: Window) -> DataFrame:
     # Open transactions of other producers must not hide this plan's records.
     given = {**job.reader, **job.reading, "kafka.isolation.level": "read_uncommitted"}
     limit = records_per_task(window, spark.sparkContext.defaultParallelism)
     options = kafka_source.render(window, given, max_records_per_task=limit)
     return read_kafka(spark, options, window)
+
+
+def unreadable(spark: SparkSession, job: EgressJob, until: Offsets) -> dict[Place, list[int]]:
+    """Return the offsets of records, from the plan's first claim to `until`, that Spark cannot
+    read: other producers have stamped them with nanoseconds.
+
+    Raises TooManyUnreadable for more than MOST_UNREADABLE in a partition.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    places = {
+        jvm.org.apache.kafka.common.TopicPartition(topic, p): (topic, p, since)
+        for topic, each in job.target.items()
+        for p, since in each.since.items()
+        if since < until[topic][p]
+    }
+    found: dict[Place, list[int]] = {}
+    if not places:
+        return found
+    asked = jvm.java.util.HashMap(dict.fromkeys(places, LATEST_MS + 1))
+    with consumer_of(spark, job) as consumer:
+        firsts = consumer.offsetsForTimes(asked)
+        for tp, (topic, p, since) in places.items():
+            first = firsts.get(tp)
+            if first is not None and first.offset() < until[topic][p]:
+                begin = max(since, first.offset())
+                found[topic, p] = _unreadable_of(jvm, consumer, tp, begin, until[topic][p])
+    return {place: offsets for place, offsets in found.items() if offsets}
+
+
+def _unreadable_of(jvm: Any, consumer: Any, tp: Any, begin: int, end: int) -> list[int]:
+    """Return the unreadable offsets of a range, by Kafka's own consumer."""
+    offsets: list[int] = []
+    consumer.assign(jvm.java.util.Collections.singletonList(tp))
+    consumer.seek(tp, begin)
+    progress = time.monotonic()
+    while (at := consumer.position(tp)) < end:
+        batch = consumer.poll(jvm.java.time.Duration.ofMillis(500)).records(tp)
+        # A call for each record would take minutes: most batches are dismissed by one.
+        if any(int(said) > LATEST_MS for said in _STAMP.findall(batch.toString())):
+            offsets += [r.offset() for r in batch if r.timestamp() > LATEST_MS and r.offset() < end]
+        if len(offsets) > MOST_UNREADABLE:
+            raise TooManyUnreadable(
+                f"{tp.topic()}-{tp.partition()}: more than {MOST_UNREADABLE} records of other "
+                f"producers, from offset {offsets[0]} on, have a timestamp that Spark cannot "
+                "convert (nanoseconds in place of milliseconds?), so what was sent cannot be read "
+                "back. Correct these producers; `tidegate release` says whether to send all of it "
+                "again, or to count it as sent"
+            )
+        if consumer.position(tp) > at:
+            progress = time.monotonic()
+        elif time.monotonic() > progress + _PATIENCE:
+            raise TooManyUnreadable(
+                f"{tp.topic()}-{tp.partition()}: no record is read from {at} on"
+            )
+    return offsets
 
 
 def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | None:

@@ -30,18 +30,20 @@ def test_compressed_text(tmp_path: Path, name: str, begins: str, said: str | Non
     assert said is None or said in str(why)
 
 
-def test_parquet(tmp_path: Path) -> None:
+@pytest.mark.parametrize("any_columns", [False, True])
+def test_parquet(tmp_path: Path, any_columns: bool) -> None:
+    """Also where the pipeline declares the columns."""
     table = pa.table({"a": [1]})
     for codec in ("brotli", "zstd", "snappy", "gzip", "none"):
         pq.write_table(table, tmp_path / f"{codec}.parquet", compression=codec)
     root = Root.of(str(tmp_path))
     files = sources.listing(root, settle=0).files
-    _, judged = sources.read_footers(root, files, 10)
+    _, judged = sources.read_footers(root, files, 10, any_columns=any_columns)
     found = list(judged)
     assert [each.file for each in found if isinstance(each, LeftOutFile)] == ["brotli.parquet"]
     (bad,) = (each for each in found if isinstance(each, LeftOutFile))
     assert bad.reason == "compressed by brotli: write it with zstd, snappy or gzip"
-    assert len([each for each in found if isinstance(each, SourceFile)]) == 4
+    assert [each.rows for each in found if isinstance(each, SourceFile)] == [1] * 4
 
 
 def test_a_colon(tmp_path: Path) -> None:
