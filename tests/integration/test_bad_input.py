@@ -240,3 +240,15 @@ def test_a_line_that_is_too_long(
     assert "long.json.gz: a line of more than 16 MiB" in error["message"]
     assert [each.row for each in topic_reader.read(terminal.bootstrap, name)] == [(0, 0), (0, 1)]
     assert terminal.json("run", "long", code=3)["error"]["name"] == "PartitionsLeftOut"
+
+
+def test_names_in_another_locale(
+    terminal: Terminal, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Cron and systemd give none: Java would see `?` in a name that is not ASCII."""
+    name, source = topic(partitions=1), tmp_path / "größe"
+    source.mkdir()
+    (source / "ä😀.json").write_text('{"id":1}\n')
+    terminal.egress("names", source={"path": str(source), "format": "json"}, target={"topic": name})
+    none = {"LC_ALL": "C", "LANG": "C"}
+    assert terminal.json("run", "names", **none)["rows"] == 1

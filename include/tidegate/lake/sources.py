@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyarrow
 import pyarrow.parquet as pq
@@ -242,6 +242,8 @@ def _footer(root: Root, store: Obstore, name: str) -> _Footer | str:
             file = reader(store, name, errors=reading)
         with file:
             footer = pq.read_metadata(file)
+            if why := _torn_lists(file, footer):
+                return why
     except (PermissionError, PermissionDeniedError) as error:
         return f"may not be read: {one_line(error)}"
     except (pyarrow.ArrowException, OSError, ValueError) as error:
@@ -261,6 +263,27 @@ def _footer(root: Root, store: Obstore, name: str) -> _Footer | str:
     return _Footer(footer.num_rows, tuple(sorted(columns)))
 
 
+def _torn_lists(file: IO[bytes], footer: pq.FileMetaData) -> str | None:
+    """Return why a file with lists is damaged: the first value of a row group goes on with a list
+    that does not begin there. Spark would make rows of it, and other readers refuse it.
+    """
+    columns = [footer.schema.column(n) for n in range(footer.num_columns)]
+    lists = [column.path for column in columns if column.max_repetition_level]
+    if not lists:
+        return None
+    content = pq.ParquetFile(file, metadata=footer, buffer_size=_PAGE)
+    try:
+        for group in range(footer.num_row_groups):
+            next(content.iter_batches(1, [group], lists), None)
+    except OSError as error:
+        if "repetition level" in str(error):
+            return f"damaged: {one_line(error)}. Write it again"
+    except (pyarrow.ArrowException, ValueError):
+        pass  # what PyArrow does not know, Spark may
+    return None
+
+
+_PAGE = 1 << 16  # bytes that are read at a time
 _CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD"}
 
 

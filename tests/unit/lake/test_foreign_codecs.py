@@ -1,5 +1,6 @@
 """Files that Hadoop or Spark cannot read are excluded by name, before Spark starts."""
 
+import base64
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,14 @@ import pytest
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
 from tidegate.lake import sources
+
+BEGINS_WITHIN = (
+    "UEFSMRUAFWoVaiwVFBUAFQYVBhwAAAADAAAABVUBAgAAABQBAAAAAAEAAAACAAAAAwAAAAQAAAAFAAAA"
+    "BgAAAAcAAAAIAAAACQAAABUEGUw1ABgEcm9vdBUCADUAGAF4FQIVBkw8AAAANQQYBGxpc3QVAgAVAiUA"
+    "GAdlbGVtZW50JSJMrBMgEQAAABYKGRwZHCYAHBUCGSUGABk4AXgEbGlzdAdlbGVtZW50FQAWFBaQARaQ"
+    "ASYISRwVABUAFQIAAAAWkAEWCiYIFpABFAAAKClwYXJxdWV0LWNwcC1hcnJvdyB2ZXJzaW9uIDE5LjAu"
+    "MC1TTkFQU0hPVBkcHAAAALQAAABQQVIx"
+)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +53,20 @@ def test_parquet(tmp_path: Path, any_columns: bool) -> None:
     (bad,) = (each for each in found if isinstance(each, LeftOutFile))
     assert bad.reason == "compressed by brotli: write it with zstd, snappy or gzip"
     assert [each.rows for each in found if isinstance(each, SourceFile)] == [1] * 4
+
+
+def test_lists_that_begin_nowhere(tmp_path: Path) -> None:
+    """ARROW-GH-45185 of apache/parquet-testing: Spark makes five rows of it. Others are read."""
+    table = pa.table({"a": [[1, 2], [], None], "m": [[{"x": [1]}], [], None]})
+    pq.write_table(table, tmp_path / "good.parquet", row_group_size=1)
+    (tmp_path / "bad.parquet").write_bytes(base64.b64decode(BEGINS_WITHIN))
+    root = Root.of(str(tmp_path))
+    _, judged = sources.read_footers(root, sources.listing(root, settle=0).files, 10)
+    bad, good = judged
+    assert isinstance(bad, LeftOutFile)
+    assert bad.reason.startswith("damaged: The repetition level at the start of a record must be 0")
+    assert isinstance(good, SourceFile)
+    assert good.rows == 3
 
 
 def test_a_colon(tmp_path: Path) -> None:
