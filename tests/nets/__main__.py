@@ -20,6 +20,7 @@ def main() -> int:
     home = Path(tempfile.mkdtemp(prefix="tidegate-fuzz-"))
     with playing(home / "in") as world:
         known = crashes.states()
+        Now.world = new = world.copy()
         Now.world = world
         interleavings.start(world)
         seed = first
@@ -28,6 +29,7 @@ def main() -> int:
             for what, wrong in (
                 (case, crashes.judged(known[case.step], case)),
                 ("interleaving", interleavings.judged(world, seed)),
+                ("edits", interleavings.judged_edits(new, seed)),
             ):
                 if wrong:
                     print(f"SEED={seed} {what}: {wrong[:5]}")

@@ -14,7 +14,7 @@ from datetime import date
 
 from nets.crashes import CHANGES, at_the_end
 from nets.objects import Crash, Gate, Handle, Request
-from nets.world import DAY, KAFKA, Now, World, rows_of
+from nets.world import DAY, KAFKA, RETYPED, Now, World, rows_of
 from tidegate.core import layout
 from tidegate.errors import AttemptWrong, TidegateError
 from tidegate.ingest.plan import plan
@@ -143,6 +143,35 @@ def accuser(world: World) -> None:
             _give_up(run, attempt, AttemptWrong("it seems so"), Outcomes())
 
 
+def backfiller(world: World) -> None:
+    world.backfill()
+
+
+def corrector(world: World) -> None:
+    """Somebody corrects the schema while processes are at work, and starts a run."""
+    world.objects.ask("edits", "", lambda: setattr(world, "spec", RETYPED))
+    world.grow(10)
+    world.run("corrected")
+
+
+def mover(world: World) -> None:
+    """The connection leads to another cluster for the time of a run."""
+    world.objects.ask("edits", "", lambda: setattr(world, "cluster", "other"))
+    world.grow(10)
+    with suppress(TidegateError):
+        world.run("elsewhere")
+    world.objects.ask("edits", "", lambda: setattr(world, "cluster", "cluster"))
+
+
+EDITS = (
+    (backfiller, corrector),
+    (backfiller, corrector, backfiller, live),
+    (live, corrector, sleeper),
+    (staging_only, sleeper, corrector, sweeper),
+    (backfiller, mover, backfiller),
+    (live, mover, sleeper, backfiller),
+)
+"""In a world in which nothing is committed: a premise moves between plans and their entries."""
 THEMES = (
     (live, other),
     (live, retry, sleeper),
@@ -270,6 +299,23 @@ def judged(state: World, seed: int) -> list[Difference]:
     if found := _side_by_side(world, work, chosen):
         return found
     try:
+        world.live("last")
+        return at_the_end(world, egress=False)
+    except TidegateError as error:
+        return [Difference("error", "at the end", repr(error))]
+
+
+def judged_edits(state: World, seed: int) -> list[Difference]:
+    """Let processes work while the pipeline is edited, in an order by a seed.
+
+    In the end all rows can be read by one schema, and runs go on.
+    """
+    chosen = random.Random(seed)
+    world = Now.world = state.copy()
+    if found := _side_by_side(world, [*chosen.choice(EDITS), by_glob], chosen):
+        return found
+    try:
+        world.follow_the_ledger()
         world.live("last")
         return at_the_end(world, egress=False)
     except TidegateError as error:

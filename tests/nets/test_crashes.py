@@ -71,7 +71,8 @@ def test_two_faults(known):
 def test_each_step_changes_something(known):
     """A step that only reads would prove nothing."""
     kinds = {step: {kind for kind, _ in state.requests} for step, state in known.items()}
-    assert all(kinds[step] & set(crashes.CHANGES) for step in STEPS)
+    refused = {"old schema", "old cluster", "old path"}
+    assert all(kinds[step] & set(crashes.CHANGES) for step in STEPS if step not in refused)
     assert {kind for step in INGEST for kind in kinds[step]} >= {
         "create",
         "write",

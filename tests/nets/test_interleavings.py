@@ -11,6 +11,7 @@ from tidegate.lake import committing, ledger
 SEEDS = (*range(200), 669, 1312)
 """The last ones are orders in which an attempt is to be committed after it was abandoned: rare."""
 SENDS = 200
+EDITS = 150
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,17 @@ def test_senders_in_any_order(state, is_sent):
         for seed in range(SENDS)
         if (wrong := interleavings.judged_senders(world, seed))
     ]
+    assert not found, found[:3]
+
+
+def test_edits_in_any_order(tmp_path_factory):
+    """The schema is corrected, or the connection leads elsewhere, while plans are unfinished."""
+    with playing(tmp_path_factory.mktemp("edited") / "in") as world:
+        found = [
+            (seed, wrong)
+            for seed in range(EDITS)
+            if (wrong := interleavings.judged_edits(world, seed))
+        ]
     assert not found, found[:3]
 
 

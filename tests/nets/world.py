@@ -35,6 +35,7 @@ from tidegate.egress.run import egress
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.ingest.run import ingest
 from tidegate.lake import parallel, sweeping
+from tidegate.lake.files import located
 from tidegate.lake.ledger import Ledger
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
@@ -53,6 +54,10 @@ FORM = {
     "on_expired": "skip", "start": {"offsets": {"t": {"0": ORIGIN, "1": 0}}},
 }  # fmt: skip
 INGEST = parse(FORM)
+BACKFILL = Backfill("t", (0,), "0", str(ORIGIN), chunk_size=10)
+RETYPED = parse(
+    {**FORM, "decode": {"*": {"value": {"format": "json", "schema": "text INT"}}}}
+)  # beside the rows of INGEST its rows could not be read
 PARTITIONED = parse({**FORM, "partition_by": ["topic", "day(timestamp)", "window_date"]})
 
 
@@ -66,6 +71,8 @@ class World:
     no question to the broker is answered. `meanwhile` happens once, before the next record is sent.
     `bad` are the files that cannot be sent until the pipeline's settings change: `is_edited`.
     `spec` is that of the ingest: `PARTITIONED` has odd offsets in other files than even ones.
+    `cluster` is where the connection leads; `is_above`: the path of the egress names the directory
+    above.
     """
 
     home: Path
@@ -81,6 +88,8 @@ class World:
     bad: frozenset[str] = frozenset()
     is_edited: bool = False
     spec: Any = INGEST
+    cluster: str = "cluster"
+    is_above: bool = False
     open_store: Callable[[Objects, str], Any] = Handle
 
     def copy(self) -> "World":
@@ -119,7 +128,7 @@ class World:
             raise BrokerError("away")
         marks = {p: Watermarks(start, end, end) for p, (start, end) in self.log.items()}
         identity = TopicIdentity("id-t", dict.fromkeys(marks, 0), frozenset(), True)
-        return Survey("cluster", {"t": identity}, {"t": marks})
+        return Survey(self.cluster, {"t": identity}, {"t": marks})
 
     def probe(self, _: object, holes: Iterable[Any], *__: object) -> list[Probe]:
         found = []
@@ -140,6 +149,8 @@ class World:
         What remains of each partition is in a file of all.
         """
         job, store = IngestJob.read(Path(given.args[0])), self.open_store(self.objects, "p")
+        columns = {field.name: str(field.type) for field in job.decode["t"].columns}
+        kind = pa.int32() if columns["text"] == "INT" else pa.string()
         for chunk in job.chunks:
             directory, rows = chunk.directory.removeprefix(f"{store.url}/").rstrip("/") + "/", 0
             shared: list[tuple[int, int]] = []
@@ -151,19 +162,21 @@ class World:
                     if len(file) < 40:
                         shared += file
                     else:
-                        self._write(store, directory, f"part-{r.partition}-{at}", file)
+                        self._write(store, directory, f"part-{r.partition}-{at}", file, kind)
                 rows += len(here)
-            self._write(store, directory, "part-all", shared)
+            self._write(store, directory, "part-all", shared, kind)
             done = {"format": 2, "plan_id": job.plan_id, "chunk": chunk.number, "rows": rows}
             done |= {"largest": None, "versions": {}}
             store.write(f"{directory}_done.json", json.dumps(done).encode())
 
-    def _write(self, store: Any, directory: str, name: str, rows: list[tuple[int, int]]) -> None:
+    def _write(
+        self, store: Any, directory: str, name: str, rows: list[tuple[int, int]], kind: pa.DataType
+    ) -> None:
         """Write rows into a file, or into one for each day."""
         for odd in (0, 1) if self.spec is PARTITIONED else (None,):
             day = "" if odd is None else f"timestamp_day=1970-01-0{1 + odd}/"
             if here := tuple(row for row in rows if odd in (None, row[1] % 2)):
-                store.write(f"{directory}topic=t/{day}{name}.parquet", parquet(here))
+                store.write(f"{directory}topic=t/{day}{name}.parquet", parquet(here, kind))
 
     def send(self, given: Any) -> None:
         """Send the rows of the plan that the target does not hold, and read them back."""
@@ -206,7 +219,7 @@ class World:
         self.run(run_id)
 
     def backfill(self) -> None:
-        self.run("backfill", asked=Backfill("t", (0,), "0", str(ORIGIN), chunk_size=10))
+        self.run("backfill", asked=BACKFILL)
         self.is_backfilled = True
 
     def replay(self, name: str = "again") -> None:
@@ -224,9 +237,11 @@ class World:
         checkpoint(self.spec)
 
     def egress(self, run_id: str = "send", asked: FileReplay | None = None) -> None:
-        spec = egress_spec(self.home, tombstones=self.is_edited)
-        run = EgressRun(spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked)
-        egress(run, self.send, lambda _: False)
+        egress(self.egress_run(run_id, asked), self.send, lambda _: False)
+
+    def egress_run(self, run_id: str, asked: FileReplay | None = None) -> EgressRun:
+        spec = egress_spec(self.home, tombstones=self.is_edited, is_above=self.is_above)
+        return EgressRun(spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked)
 
     def send_again(self, replay_id: str = "x", run_id: str = "again") -> None:
         self.egress(run_id, asked=FileReplay(replay_id, ("*",)))
@@ -237,6 +252,19 @@ class World:
 
     def release(self) -> None:
         release(egress_spec(self.home), None, "resend", "by hand", run="operator")
+
+    def follow_the_ledger(self) -> None:
+        """Set the premises to those of what is committed, where something is."""
+        store = self.open_store(self.objects, "p")
+        fold = Ledger(store, "p").fold
+        found = (store.get(path) for _, _, path in located(store, fold))
+        data = next(filter(None, found), None)
+        if data and self.spec is not PARTITIONED:
+            kind = pq.read_schema(io.BytesIO(data)).field("text").type
+            self.spec = RETYPED if kind == pa.int32() else INGEST
+        self.cluster = fold.cluster_id or self.cluster
+        if self.sent:
+            self.is_above = "/" in self.sent[0][1]
 
     # The judges.
 
@@ -268,7 +296,7 @@ class World:
         for plan, name, row in self.sent:
             form = of[plan]
             replay = form["replay"]["id"] if form["lane"] == "replay" else ""
-            sent.setdefault(replay, Counter())[name, row] += 1
+            sent.setdefault(replay, Counter())[Path(name).name, row] += 1
         log = [json.loads(data) for data in self.objects.below("out/_tidegate/log/").values()]
         done = {of[each["plan"]["id"]]["replay"]["id"] for each in log
                 if each["kind"] == "commit" and each["lane"] == "replay"}  # fmt: skip
@@ -279,14 +307,18 @@ class World:
 
 
 @cache
-def egress_spec(home: Path, *, tombstones: bool = False) -> Any:
-    source, target = {"path": str(home), "format": "text"}, {"topic": "t"}
+def egress_spec(home: Path, *, tombstones: bool = False, is_above: bool = False) -> Any:
+    path = f"{home.parent}/i*/*" if is_above else str(home)
+    source, target = {"path": path, "format": "text"}, {"topic": "t"}
     form = {"name": "out", "kind": "egress", "lake": "/lake", "settle": 0, "tombstones": tombstones}
     return parse({**form, "source": source, "target": target})
 
 
 @cache
-def parquet(records: tuple[tuple[int, int], ...]) -> bytes:
+def parquet(
+    records: tuple[tuple[int, int], ...],
+    kind: pa.DataType = pa.string(),
+) -> bytes:
     n = len(records)
     rows = {
         "key": [None] * n, "value": [b"%d-%d" % record for record in records],
@@ -295,11 +327,12 @@ def parquet(records: tuple[tuple[int, int], ...]) -> bytes:
         "timestampType": [0] * n,
     }  # fmt: skip
     unfit = [o % 7 == 0 for _, o in records]  # what Spark could not decode
-    texts = [None if bad else "text" for bad in unfit]
+    fits = "text" if kind == pa.string() else 1
+    texts = [None if bad else fits for bad in unfit]
     reasons = ["value: no UTF-8" if bad else None for bad in unfit]
     table = lake_table(rows)
-    for name, column in (("text", texts), ("_undecodable", reasons)):
-        table = table.append_column(name, pa.array(column, pa.string()))
+    table = table.append_column("text", pa.array(texts, kind))
+    table = table.append_column("_undecodable", pa.array(reasons, pa.string()))
     buffer = io.BytesIO()
     pq.write_table(table, buffer, write_page_checksum=True)
     return buffer.getvalue()
