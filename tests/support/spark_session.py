@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.launch.masters import for_master
 from tidegate.launch.submission import submission
-from tidegate.spark.session import configure
+from tidegate.spark.session import STATIC, configure
 
 _started: list[SparkSession] = []
 
@@ -20,7 +20,7 @@ def shared() -> SparkSession:
         settings = for_master(given, "local[2]").conf
         with mock.patch.dict(os.environ, SPARK_LOCAL_IP="127.0.0.1"):
             builder = SparkSession.builder.master("local[2]").appName("tidegate tests")
-            session = builder.config(map=dict(settings)).config("spark.log.level", "ERROR")
+            session = builder.config(map={**settings, **STATIC}).config("spark.log.level", "ERROR")
             _started.append(configure(session.getOrCreate()))
     return _started[0]
 

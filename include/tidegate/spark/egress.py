@@ -48,7 +48,7 @@ def main(*args: str) -> int:
     job, answers = received(EgressJob, args)
     try:
         with delegation_tokens.obtained(job.logins, job.records) as tokens:
-            spark = SparkSession.builder.appName(job.app_name).getOrCreate()
+            spark = session.create(job.app_name)
             try:
                 return attempt(spark, job, answers, tokens)
             finally:

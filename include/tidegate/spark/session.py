@@ -13,13 +13,21 @@ from tidegate.settings import spark_lines
 from tidegate.settings.spark_conf import SAME_ROWS
 from tidegate.spark.task_size import WRITERS
 
+# Else PySpark asks Java several times for each expression, to tell its line in our code.
+STATIC = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+"""Settings of a session that can be given at its start only."""
 _LEGACY = "spark.sql.legacy."
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 
 def start(app_name: str) -> SparkSession:
     """Start the session; the options of spark-submit (master, memory, jars) hold."""
-    return configure(SparkSession.builder.appName(app_name).getOrCreate())
+    return configure(create(app_name))
+
+
+def create(app_name: str) -> SparkSession:
+    """Return the session before it is configured."""
+    return SparkSession.builder.config(map=STATIC).appName(app_name).getOrCreate()
 
 
 def configure(spark: SparkSession) -> SparkSession:
