@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
@@ -446,3 +447,43 @@ def test_views_of_odd_places(
     spark = spark_session.shared()
     spark.sql(user.run("view", "typed", "--engine", "spark").stdout.strip().removesuffix(";"))
     assert spark.table("typed").count() == 1
+
+
+@pytest.mark.slow
+def test_the_zone_of_the_machine(broker: Broker, topic: Callable[..., str], tmp_path: Path) -> None:
+    """Processes in New York, Kathmandu and UTC write equal files into equal directories."""
+    name = topic(partitions=1)
+    times = (
+        "2026-03-08T02:30:00",
+        "2026-03-14T23:59:59.999999Z",
+        "1969-12-31 00:15+05:45",
+        "02:00",
+    )
+    send(
+        broker, name,
+        *({"at": at, "local": at[:19], "day": at[:10], "n": at} for at in times),
+        b"2026-03-14T00:10:00Z,2026-03-14T00:10:00,2026-03-14",
+    )  # fmt: skip
+    columns = "at TIMESTAMP, local TIMESTAMP_NTZ, day DATE"
+    found = set()
+    for zone in ("America/New_York", "Asia/Kathmandu", "UTC"):
+        user = Terminal(tmp_path / zone, broker.bootstrap, processes=True)
+        for kind in ("json", "csv"):
+            decode = {"value": {"format": kind, "schema": columns}}
+            by = ["topic", "day(at)", "hour(local)"]
+            user.pipeline(kind, [name], decode={name: decode}, partition_by=by)
+            assert user.json("run", kind, TZ=zone)["rows"] == 5
+        files = list(user.lake.rglob("data/**/*.parquet"))
+        assert len(files) > 5
+        found.add(  # a footer lists the encodings in an order of its own
+            tuple(
+                sorted(
+                    (
+                        str(path.parent.relative_to(user.lake)),
+                        repr(pq.ParquetFile(path).read().to_pylist()),
+                    )
+                    for path in files
+                )
+            )
+        )
+    assert len(found) == 1
