@@ -123,6 +123,9 @@ def test_an_existing_file_stays(tidegate: Tidegate) -> None:
         "ConfigurationError: pipelines/orders.yaml was not written: File exists\n",
     )
     assert tidegate("init", "--name", "other", "--topic", "t")[0] == 0
+    Path("pipelines/third.yaml").symlink_to("away.yaml")  # which a look does not see
+    assert tidegate("init", "--name", "third", "--topic", "t")[0] == 2
+    assert not Path("pipelines/away.yaml").exists()
     assert Path("pipelines/orders.yaml").read_text() == "mine"
     assert Path("pipelines/pipeline.schema.json").read_text() == "mine"
 

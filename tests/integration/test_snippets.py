@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 
 from support import topic_records
 from support.cli_user import Terminal
-from support.doc_pages import FENCED, PROJECT, fenced, page
+from support.doc_pages import FENCED, page
 from support.snippets import PAGES, RUN
 from tidegate_local import kafka
 from tidegate_local.kafka import Broker
@@ -201,13 +200,6 @@ def a_recreated_topic(world: World) -> None:
     world.fill("orders", ORDERS[:10])
 
 
-def other_tools(world: World) -> None:
-    (settings,) = fenced(page("docs/how-to/translate.md"), "text")
-    (world.project / "consumer.properties").write_text(settings)
-    sink = PROJECT / "tests/unit/pipelines/translated/s3_sink.json"
-    shutil.copy(sink, world.project / "s3-sink.json")
-
-
 def a_connection_in_a_file(world: World) -> None:
     world.ingested(20)
     kafka_json = world.terminal.env()["AIRFLOW_CONN_KAFKA_DEFAULT"]
@@ -313,7 +305,6 @@ WORLDS: dict[str, tuple[Callable[[World], None], Callable[[World], None]]] = {
     "docs/how-to/send-files.md": (files, all_files_are_sent),
     "docs/how-to/send-lake.md": (World.ingested, nothing_more),
     "docs/how-to/skip-offsets.md": (a_cursor, the_gap_is_skipped),
-    "docs/how-to/translate.md": (other_tools, nothing_more),
 }
 """What each page takes for granted, and what is to be seen after it. That of S3 has a server."""
 

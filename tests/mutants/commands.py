@@ -131,11 +131,11 @@ MUTANTS = (
         "tests/contracts/test_validate_output.py::test_all_pipelines",
     ),
     Mutant(
-        "init and translate overwrite no file",
+        "init overwrites no file",
         "cli/configuring.py",
         'with path.open("x") as file:',
         'with path.open("w") as file:',
-        "tests/unit/cli/test_translate.py::test_a_new_file",
+        "tests/contracts/test_init_output.py::test_an_existing_file_stays",
     ),
     Mutant(
         "the doctor sees two jars that provide Spark's data source",

@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         "what has judged a file is remembered",
         "egress/send.py",
-        "columns = plan.columns or _columns(refused)",
+        "columns = plan.columns or (_columns(refused) if refused else None)",
         "columns = None",
         "tests/spark/test_bad_files.py::test_columns_that_were_guessed_before_the_first_commit",
     ),

@@ -31,7 +31,6 @@ _LOGIN = f"{_SECURED}::test_the_connection_works"
 _CLUSTER = "tests/integration/test_spark_cluster_on_s3.py::test_the_settings_of_the_readme"
 _COMPOSE = "tests/e2e/test_compose_topology.py::test_from_up_to_rows_in_the_lake"
 _STORED = "tests/dags/test_connection_commands.py::test_commands_of_the_docs_can_be_copied"
-_EXAMPLE = "tests/unit/pipelines/test_translation.py::test_the_example_of_the_docs"
 
 _SERVICE = "a service of others: Amazon MSK, Confluent Cloud, Azure Event Hubs"
 
@@ -135,10 +134,5 @@ PAGES: dict[str, tuple[Block, ...]] = {
     ),
     "docs/how-to/skip-offsets.md": (
         Block("sh", ".venv/bin/tidegate offsets show orders", RUN),
-    ),
-    "docs/how-to/translate.md": (
-        Block("sh", ".venv/bin/tidegate translate consumer.properties", RUN),
-        Block("text", "metadata.broker.list=", _EXAMPLE),
-        Block("yaml", "name: orders", _EXAMPLE),
     ),
 }  # fmt: skip

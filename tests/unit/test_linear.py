@@ -321,29 +321,6 @@ def test_csv_of_many_columns_does_not_recurse_in_java():
     assert r"{{{len(fields) - 1}}}\z" not in Path(decoding.__file__).read_text()
 
 
-# --- translation --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\n" * 60_000 + "subscribe = a",
-        f"subscribe = a\nspark.jars = aws-java-sdk{'-1' * 60_000}\n",
-        "subscribe = a\n" + "abc\n" * 30_000,
-        "connector.class=S3Sink\ntopics=a\ntransforms="
-        + ",".join(f"{i:x}" for i in range(8_000))
-        + "\n"
-        + "".join(f"transforms.x{i:x}.y=1\n" for i in range(2_000)),
-    ],
-    ids=["newlines", "jars", "no settings", "transforms"],
-)
-def test_translation(text):
-    from tidegate.pipelines.translation import translate
-
-    assert len(text) <= 128 * 1024
-    bounded(lambda: translate(text.encode()))
-
-
 # --- Airflow's API server -----------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ EXAMPLES = {
     if named(path) == "README.md" or named(path).startswith("docs/how-to/")
 }
 RUN_BY_UNIT_TESTS = {
-    "test_the_example_of_the_docs", "test_the_command_of_the_page_makes_pipelines_readable",
+    "test_the_command_of_the_page_makes_pipelines_readable",
 }  # fmt: skip
 
 
@@ -25,7 +25,7 @@ def test_each_page_with_an_example_is_listed() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_each_block_has_a_test(name: str) -> None:
     """In the order of the page. The named test exists; a block that no test runs has a reason.
-    Unit tests run none, but for what needs no server: `translate`, and `chmod`.
+    Unit tests run none, but for what needs no server: `chmod`.
     """
     found = EXAMPLES[name]
     assert len(found) == len(PAGES[name]), [text.splitlines()[0] for _, text in found]

@@ -52,8 +52,6 @@ COMMANDS = {
         "not.",
         "validate": "Check pipeline files without network: all complaints at once; exit 2 if there "
         "are any.",
-        "translate": "Make a pipeline file from the settings of a Spark job, a client or a "
-        "connector.",
         "schema": "Print the JSON Schema of pipeline files, for editors.",
         "init": "Write a first pipeline file with comments; a terminal is asked for what no option "
         "says.",

@@ -68,66 +68,6 @@ def validate(
     raise typer.Exit(2 if any(each["complaints"] for each in checked) else 0)
 
 
-@app.command()
-def translate(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="Options of a Spark job, properties of a consumer or producer, or the "
-            "configuration of a Connect S3 sink or source; `-` reads stdin."
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="A new file to write; by default stdout."),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(help="The pipeline's name; by default that of --output, or one of the text."),
-    ] = None,
-) -> None:
-    """Make a pipeline file from the settings of a Spark job, a client or a connector."""
-    from tidegate.pipelines import translation
-
-    name = _name_of(output, name)
-    most = translation.MOST_BYTES + 1
-    try:
-        if file == "-":
-            made = translation.translate(sys.stdin.buffer.read(most), name=name)
-        else:
-            with Path(file).open("rb") as opened:
-                made = translation.translate(opened.read(most), Path(file).stem, name)
-    except OSError as error:
-        text = f"{printable(file)}: cannot be read: {error.strerror}"
-        raise ConfigurationError(text) from None
-    except ConfigurationError as error:
-        where = "stdin" if file == "-" else printable(file)
-        raise ConfigurationError(f"{where}: {error}") from None
-    if output is None:
-        sys.stdout.write(made.text)
-    else:
-        _create(output, made.text)
-    for each in made.missing:
-        note(f"to do: {each}", "red")
-    saved = f"wrote {printable(str(output))}" if output else f"save it as {made.name}.yaml"
-    note(
-        f"{made.name}: {made.mapped} settings mapped, {made.dropped} dropped, {made.refused} "
-        f"refused; {saved}" + ("" if output else " beside the other pipelines")
-    )
-    raise typer.Exit(2 if made.missing else 0)
-
-
-def _name_of(output: Path | None, name: str | None) -> str:
-    """Return the name of a pipeline: that of its file, if it has one; empty: none is given."""
-    stem = output.stem if output else None
-    if output and (output.suffix != ".yaml" or (name and name != stem)):
-        wanted = f"{name}.yaml" if name else "NAME.yaml"
-        raise ConfigurationError(printable(f"--output: {output}: the file is {wanted}"))
-    if (name := name or stem) and not is_pipeline_name(name):
-        raise ConfigurationError(printable(f"{name!r} is no name of a pipeline"))
-    return name or ""
-
-
 def _named(path: Path) -> Path:
     """Return the file of a pipeline that is given by its name; any other path as it is."""
     if path.is_file() or path.name != str(path) or path.suffix:

@@ -114,7 +114,7 @@ def examined(
     if "decode" in form:
         form, unread = decode_spec.with_files(form, beside or directory())
         wrong += unread
-    found = _unsettled(text)
+    found = list[str]()
     if "name" in form and form["name"] != name:
         stated = " ".join(filter(None, ["name:", quoted(form["name"])]))
         found.append(f"{stated} must be the file's own name, {quoted(name)}")
@@ -132,12 +132,6 @@ def examined(
             spec = parse(_without(form, keys, name))
     unset = [printable(each) for each in dict.fromkeys(unset)]
     return Examined(None if complaints else spec, tuple(complaints), tuple(unset))
-
-
-def _unsettled(text: str) -> list[str]:
-    """Return a complaint for each comment `# TO DO: …` that `tidegate translate` has written."""
-    lines = (n for n, line in enumerate(text.split("\n"), 1) if line.startswith("# TO DO: "))
-    return [f"line {n}: a TO DO of the translation: settle it, then delete it" for n in lines]
 
 
 def _is_about(complaint: str, keys: frozenset[str]) -> bool:

@@ -86,14 +86,6 @@ _REFUSED_BY_FORMAT = {
     },
 }
 
-NAMES = frozenset(_REFUSED) | {name for names in ALLOWED.values() for name in names}
-"""In small letters."""
-
-
-def why_refused(format_: str, name: str) -> str:
-    """Return why a format's option is refused, whatever its value; `name` is in small letters."""
-    return _refused(format_).get(name, "source.options does not take it, or not this value")
-
 
 def complaints(format_: str, given: Mapping[str, str]) -> list[str]:
     """Return all that is wrong with the options for a format; Spark ignores the case of names."""

@@ -131,14 +131,3 @@ def test_both_endings_are_pipeline_files(
         "ConfigurationError: pipeline 'other' has two files, other.yaml and other.yml: remove "
         "one\n",
     )
-
-
-def test_no_directory_is_made_for_a_translation(
-    tidegate: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
-    (tmp_path / "options.json").write_text('{"subscribe": "t"}')
-    output = tmp_path / "nonexistent/x.yaml"
-    code, _, err = tidegate("translate", str(tmp_path / "options.json"), "-o", str(output))
-    assert code == 2
-    assert f"{output} was not written: No such file or directory" in err
-    assert not output.parent.exists()
