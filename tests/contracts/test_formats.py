@@ -183,7 +183,7 @@ def test_the_work_of_a_backfill():
     """Another window under the same run id is other work."""
     asked = Backfill("flights", (0, 3), "5", "9", chunk_size=10)
     assert asked.work == (
-        '{"backfill":{"chunk_size":10,"end":"9","fill_gaps":false,"order":"oldest",'
+        '{"backfill":{"chunk_size":10,"end":"9","fill_gaps":false,'
         '"partitions":[0,3],"start":"5","topic":"flights"}}'
     )
 

@@ -42,7 +42,7 @@ PARAMS = {
     "tidegate__back": {"max_records", "resend", "dry_run", "replan"},
     "tidegate_backfill": {
         "pipeline", "topic", "partitions", "start", "end", "zone", "ranges", "fill_gaps",
-        "chunk_size", "order", "dry_run",
+        "chunk_size", "dry_run",
     },
     "tidegate_replay": {
         "pipeline", "topic", "partitions", "start", "end", "zone", "replay_id", "where",
@@ -164,7 +164,7 @@ def test_no_key_of_a_conf_is_a_setting(two: None, setting: str) -> None:
     kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     window = {
         "pipeline": "flights", "topic": None, "partitions": None, "start": "0", "end": "5",
-        "zone": "UTC", "ranges": None, "fill_gaps": False, "chunk_size": None, "order": "oldest",
+        "zone": "UTC", "ranges": None, "fill_gaps": False, "chunk_size": None,
         "replay_id": "x", "where": None, "files": None,
     }  # fmt: skip
     more = {setting: "x"}

@@ -184,7 +184,7 @@ def test_the_form_of_a_backfill(pipelines: Path) -> None:
 
     assert takes(start="0", end='{"flights": {"0": 5}}')
     assert takes(start="2026-03-14T00:00:00Z", end="2026-03-14 10:00+01:00", partitions=[0, 3])
-    assert takes(fill_gaps=True, chunk_size=1, order="soonest-expiring")
+    assert takes(fill_gaps=True, chunk_size=1)
     for wrong in (
         {"pipeline": "bad"},
         {"start": "14.03.2026"},
@@ -193,7 +193,6 @@ def test_the_form_of_a_backfill(pipelines: Path) -> None:
         {"partitions": [-1]},
         {"partitions": ["0"]},
         {"chunk_size": 0},
-        {"order": "newest"},
         {"fill_gaps": "yes"},
     ):
         assert not takes(**wrong), wrong

@@ -73,8 +73,7 @@ def test_a_whole_number_is_an_integer_however_json_writes_it(context: Any) -> No
     assert (run.max_chunks, run.max_records) == (3, 1000)
     assert {type(run.max_chunks), type(run.max_records)} == {int}
     form = {"pipeline": "flights", "topic": None, "partitions": [3.0, 0], "start": "0", "end": "5",
-            "zone": "UTC", "ranges": None, "fill_gaps": False, "chunk_size": 7.0,
-            "order": "oldest"}  # fmt: skip
+            "zone": "UTC", "ranges": None, "fill_gaps": False, "chunk_size": 7.0}  # fmt: skip
     signature = rights.sign(given["dag_run"].dag_id, "flights", "ann")
     given["params"], given["dag_run"].conf = form, {rights.KEY: signature}
     asked = form_dags._backfill({**given, "dag": SimpleNamespace(params=[*form])}).asked
@@ -87,7 +86,7 @@ def test_edges_are_those_of_the_run(context: Any) -> None:
     given = context("manual", None, None)
     form = {"pipeline": "flights", "topic": None, "partitions": None, "start": "-1d",
             "end": "2026-03-14", "zone": "Asia/Tokyo", "ranges": None, "fill_gaps": False,
-            "chunk_size": None, "order": "oldest"}  # fmt: skip
+            "chunk_size": None}  # fmt: skip
     signature = rights.sign(given["dag_run"].dag_id, "flights", "ann")
 
     def asked(**others: Any) -> Any:

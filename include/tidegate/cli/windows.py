@@ -130,9 +130,6 @@ def backfill_window(
     chunk_size: Annotated[
         int | None, typer.Option(help="Offsets per commit; by default max_records.")
     ] = None,
-    order: Annotated[
-        str, typer.Option(help="`oldest` or `soonest-expiring` offsets first.")
-    ] = "oldest",
     run_id: RunId = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -149,7 +146,6 @@ def backfill_window(
         ranges=parsed_ranges(ranges or ()),
         fill_gaps=fill_gaps,
         chunk_size=chunk_size,
-        order=order,
     )
     run = new_run(spec, run_id, dag_id="tidegate_backfill", asked=asked)
     carry_out(run, run_id=run_id, dry_run=dry_run, as_json=as_json)

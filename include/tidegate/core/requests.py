@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from tidegate.core import canonical
 from tidegate.core.json_codec import OMITTED, Document
 from tidegate.core.offsets import OffsetRange
 
-Order = Literal["oldest", "soonest-expiring"]
-ORDERS: tuple[Order, ...] = ("oldest", "soonest-expiring")
 DataInterval = tuple[datetime, datetime]
 """Airflow's: start and end of what a scheduled run is for."""
 
@@ -52,7 +50,6 @@ class Backfill:
     end: str | None = None
     fill_gaps: bool = False
     chunk_size: int | None = None
-    order: str = "oldest"
     ranges: tuple[OffsetRange, ...] = ()
 
     @property

@@ -23,7 +23,7 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import LeftOut, Reason, fix, of_topic
-from tidegate.core.requests import ORDERS, Backfill, DataInterval
+from tidegate.core.requests import Backfill, DataInterval
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
 from tidegate.lake.store import Store
@@ -227,8 +227,6 @@ def _complaints(run: Run, asked: Backfill) -> list[str]:
         complaints.append("give ranges, or a topic with start and end: not both")
     if asked.chunk_size is not None and asked.chunk_size < 1:
         complaints.append(f"chunk size {asked.chunk_size}: at least 1")
-    if asked.order not in ORDERS:
-        complaints.append(f"order {asked.order!r}: it is one of {list(ORDERS)}")
     return complaints
 
 

@@ -99,8 +99,6 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
         return live
     # The first run that sees a topic records its origins: a window never moves the live cursor.
     drafted.origins, drafted.notices = live.origins, live.notices
-    if isinstance(run.asked, Backfill) and run.asked.order == "soonest-expiring":
-        drafted.expires = expiries(run.kafka, drafted.ranges, spec.isolation)
     return drafted
 
 

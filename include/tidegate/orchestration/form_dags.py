@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param
 
 from tidegate import flows
-from tidegate.core.requests import ORDERS, Backfill
+from tidegate.core.requests import Backfill
 from tidegate.orchestration import factory, rights, tasks
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Ingest, Spec
@@ -65,12 +65,6 @@ def backfill_dag(loaded: files.Loaded | None = None) -> DAG:
                 type=["null", "integer"],
                 minimum=1,
                 description="Offsets per commit; empty: the pipeline's max_records.",
-            ),
-            "order": Param(
-                ORDERS[0],
-                type="string",
-                enum=list(ORDERS),
-                description="The oldest or the soonest-expiring offsets of all partitions first.",
             ),
             "dry_run": Param(
                 False, type="boolean", description="Only explain, in the log of `plan`."
@@ -181,7 +175,6 @@ def _backfill(context: Context) -> Run | EgressRun:
         ranges=parsed_ranges(params["ranges"] or ()),
         fill_gaps=params["fill_gaps"],
         chunk_size=params["chunk_size"],
-        order=params["order"],
         **_window(params, context),
     )
     return tasks.new_run(spec, context, _known_params(context), asked=asked)
