@@ -180,7 +180,6 @@ class Checker:
         self.committed: dict[tuple[str, int], int] = {}
         self.abandoned: set[tuple[str, int, str]] = set()
         self.claims: dict[str, dict[str, Any]] = {}
-        self.resent: dict[str, dict[str, Any]] = {}
         self.target_ends: dict[str, dict[str, int]] = defaultdict(dict)
         self.sent: dict[str, str] = {}
         self.claim_of: dict[int, dict[str, Any]] = {}
@@ -298,9 +297,7 @@ class Checker:
                 self.abandoned.add((form["plan"], 0, claim["attempt"]))
                 if form["how"] == "declare sent":
                     self.declare_sent(claim)
-                elif form["how"] == "resend":
-                    self.resent.setdefault(form["plan"], claim)
-                elif any(
+                elif form["how"] == "nothing sent" and any(
                     f"{MANIFESTS}{plan}-{chunk}-{attempt}.json" in self.sizes
                     for plan, chunk, attempt in self.abandoned
                     if plan == form["plan"]
@@ -433,7 +430,6 @@ class Checker:
                 committed=({(p, c): m for p, c, m in fold["committed"]}, self.committed),
                 abandoned=({tuple(each) for each in fold["abandoned"]}, self.abandoned),
                 claims=(fold["claims"], like(fold["claims"], self.claims.values())),
-                resent=(fold["resent"], like(fold["resent"], self.resent.values())),
                 sent=(fold["sent"], self.sent),
                 target_ends=(fold["target_ends"], self.target_ends),
             )  # fmt: skip

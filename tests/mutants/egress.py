@@ -111,14 +111,6 @@ MUTANTS = (
         "tests/spark/test_egress_fidelity.py::test_a_flipped_bit_in_the_lake_is_not_sent",
     ),
     Mutant(
-        "records of a released claim are duplicates",
-        "core/fold.py",
-        '                if entry.how == "resend":\n',
-        "                if False:\n",
-        "tests/unit/egress/test_egress_verify.py"
-        "::test_records_of_a_claim_that_was_released_to_be_resent",
-    ),
-    Mutant(
         "a file that was sent is known by its content where its time differs",
         "egress/backlog.py",
         "    same = unchanged(root, store, fold, listed.files)\n",

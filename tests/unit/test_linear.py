@@ -241,15 +241,6 @@ def test_the_nearest_of_many_topics():
     bounded(lambda: did_you_mean(missing, known))
 
 
-def test_records_of_many_ranges_that_were_resent():
-    from tidegate.core.offsets import OffsetRange
-    from tidegate.egress.sent_records import Rows
-
-    ranges = tuple((f"id{i}", OffsetRange("t", i, 0, 10)) for i in range(5_000))
-    rows = Rows("plan", "live", {}, ranges)
-    bounded(lambda: [rows.has("id4999/4999", 5) for _ in range(50_000)])
-
-
 # --- records ------------------------------------------------------------------------------------
 
 

@@ -59,7 +59,6 @@ _IRREGULAR = {
         lambda form: {(plan, chunk): n for plan, chunk, n in form},
     ),
     "claims": _CLAIMS,
-    "resent": _CLAIMS,
 }
 FORMS = {name: _IRREGULAR.get(name) or form_of(hint) for name, hint in get_type_hints(Fold).items()}
 """How each field of the fold is written, and read."""

@@ -75,15 +75,6 @@ class Receipt:
     duplicates: int
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Resent:
-    """How many records of a plan's rows were in a target partition before, by released claims."""
-
-    topic: str
-    partition: int
-    records: int
-
-
 @dataclass(frozen=True, slots=True)
 class Reference:
     """An object of the lake and the SHA-256 of its bytes."""
@@ -109,11 +100,10 @@ class Commit(Document):
 
     In egress, a plan's rows are in the target: `manifest` lists the files that were sent,
     `accounts` has the ranges of a lake with the rows that were sent or quarantined, `receipts` what
-    each target partition got, `broken_order` the target partitions whose rows are out of order,
-    `resent` the records of the same rows by claims that were released to be sent again. `columns`,
-    by format, are those that files without declared ones have from now on: of the first commit. The
-    files that it `replaces` stay under `data/` for `keep_replaced` seconds. `decoded` are the
-    topics whose rows have typed columns.
+    each target partition got, `broken_order` the target partitions whose rows are out of order.
+    `columns`, by format, are those that files without declared ones have from now on: of the first
+    commit. The files that it `replaces` stay under `data/` for `keep_replaced` seconds. `decoded`
+    are the topics whose rows have typed columns.
     """
 
     kind: ClassVar[str] = "commit"
@@ -129,7 +119,6 @@ class Commit(Document):
     receipts: tuple[Receipt, ...] = ()
     replaces: Replaces = ()
     broken_order: Annotated[tuple[str, ...], OMITTED] = ()
-    resent: Annotated[tuple[Resent, ...], OMITTED] = ()
     columns: Annotated[Mapping[str, Columns] | None, OMITTED] = None
     keep_replaced: Annotated[int, OMITTED] = 0
     decoded: Annotated[Mapping[str, Decoded] | None, OMITTED] = None
@@ -137,7 +126,7 @@ class Commit(Document):
     @property
     def duplicates(self) -> int:
         """Records of an egress beyond one for each row, as far as the run has seen them."""
-        return sum(r.duplicates for r in self.receipts) + sum(r.records for r in self.resent)
+        return sum(r.duplicates for r in self.receipts)
 
     @property
     def ranges(self) -> Iterator[tuple[str, OffsetRange]]:

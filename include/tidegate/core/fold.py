@@ -79,8 +79,6 @@ class Fold:
     columns: dict[str, Columns] = field(default_factory=dict)  # of the first files, by format
     roots: set[str] = field(default_factory=set)  # directories that names of sent files are below
     target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
-    # First claims, by plan, that were released to be sent again: their records are duplicates.
-    resent: dict[str, Claim] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)  # plans of replays that were declared sent
     released: dict[str, list[str]] = field(default_factory=dict)  # plan → how its claims ended
 
@@ -131,8 +129,6 @@ class Fold:
                 self.released.setdefault(entry.plan_id, []).append(entry.how)
                 if entry.how != "nothing sent":
                     self.cluster_id = self.cluster_id or claim.cluster_id
-                if entry.how == "resend":
-                    self.resent.setdefault(entry.plan_id, claim)
                 reasons = {each.file: each.reason for each in entry.refused}
                 for file in (file for file in claim.files if file.name in reasons):
                     self.refused[file.name] = RefusedFile(

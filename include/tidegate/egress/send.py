@@ -13,11 +13,9 @@ from typing import Any
 
 import tidegate
 from tidegate import faults
-from tidegate.broker.cluster import survey as survey_topics
-from tidegate.broker.consumer import reading
 from tidegate.broker.target import TargetSurvey
 from tidegate.core import row_digest
-from tidegate.core.entries import Claim, Receipt, Resent
+from tidegate.core.entries import Claim, Receipt
 from tidegate.core.plan import Columns, LeftOutFile, Plan
 from tidegate.core.wording import counted
 from tidegate.egress import claims, replay
@@ -27,11 +25,9 @@ from tidegate.egress.lake_source import (
     SourceLake,
     late_ranges,
     open_lake_of,
-    window_of,
 )
 from tidegate.egress.plan import living_plan, plan, refuse_unordered, root_of, survey
 from tidegate.egress.sender import TaskEnded, held
-from tidegate.egress.sent_records import ISOLATION, Rows, count_resent
 from tidegate.egress.takeover import not_ended
 from tidegate.errors import (
     IdentityChanged,
@@ -138,7 +134,6 @@ def _send(
             columns=planned.columns or _columns(result),
             versions={**result["versions"], "tidegate": tidegate.__version__},
         )
-        delivery = replace(delivery, resent=_resent(opened, planned, delivery))
         deliveries.create(store, delivery)
         clear(delivery.of, store)
         faults.point("seal.written")
@@ -150,23 +145,6 @@ def _send(
 def _columns(result: Mapping[str, Any]) -> Columns | None:
     """Return the columns of a plan's files of CSV, if they were not declared."""
     return tuple((name, kind) for name, kind in result["columns"] or ()) or None
-
-
-def _resent(opened: OpenRun[EgressRun], plan: Plan, delivery: Delivery) -> tuple[Resent, ...]:
-    """Count what claims have left in the target that were released to be sent again."""
-    released = opened.ledger.fold.resent
-    if not released:
-        return ()
-    kafka = opened.run.kafka
-    rows = Rows(
-        plan.id,
-        plan.lane,
-        {file.name: file.etag for file in plan.files},
-        tuple((plan.topics[r.topic], r) for r in window_of(plan)),
-    )
-    seen = survey_topics(kafka, sorted({r.topic for r in delivery.receipts}), ISOLATION)
-    with reading(kafka) as read:
-        return count_resent(read, seen, released, rows, delivery.receipts)
 
 
 def _sent_files(

@@ -13,14 +13,12 @@ from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import Reader, reading
 from tidegate.broker.target import compacted
 from tidegate.core import provenance, row_digest
-from tidegate.core.entries import Claim, Commit, Receipt
+from tidegate.core.entries import Commit, Receipt
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.wording import counted
 from tidegate.egress.lake_source import window_of
 from tidegate.egress.sent_records import (
     ISOLATION,
-    Rows,
-    count_resent,
     own_headers,
     records_of,
 )
@@ -94,9 +92,9 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
             _check_accounts(n, commit, files, findings)
             if target and (known := _names(store, n, commit, findings)) is not None:
                 names[n] = known
-                found = _compared(target, n, commit, known, files, fold.resent)
+                found = _compare(target, n, commit, known, files)
                 if found.found and target.has_changed():
-                    found = _compared(target, n, commit, known, files, fold.resent)
+                    found = _compare(target, n, commit, known, files)
                 findings.include(found)
         if target:
             say("searching the rest of the target for duplicates")
@@ -148,32 +146,14 @@ def _check_accounts(n: int, commit: Commit, files: Files, findings: Findings) ->
                 )  # fmt: skip
 
 
-def _compared(
-    target: _Target,
-    n: int,
-    commit: Commit,
-    names: Sequence[str],
-    files: Files,
-    resent: Mapping[str, Claim],
-) -> Findings:
-    findings = Findings()
-    _compare(target, n, commit, names, files, findings)
-    _compare_resent(target, n, commit, files, resent, findings)
-    return findings
-
-
 def _compare(
-    target: _Target,
-    n: int,
-    commit: Commit,
-    names: Sequence[str],
-    files: Files,
-    findings: Findings,
-) -> None:
+    target: _Target, n: int, commit: Commit, names: Sequence[str], files: Files
+) -> Findings:
     """Compare each row of a commit with its record, within the ranges of its receipts.
 
     `names` are those of its plan's indexes.
     """
+    findings = Findings()
     retained = {receipt: target.retained(receipt) for receipt in commit.receipts}
     has_expired = any(r.start > receipt.before for receipt, r in retained.items())
     first_digests: defaultdict[str, dict[int, int]] = defaultdict(dict)  # file → row → digest
@@ -229,28 +209,7 @@ def _compare(
         if changed[file]:
             findings.add(f"{changed[file]} duplicates have other content than the first",
                          commit=n, file=file)  # fmt: skip
-
-
-def _compare_resent(
-    target: _Target,
-    n: int,
-    commit: Commit,
-    files: Files,
-    resent: Mapping[str, Claim],
-    findings: Findings,
-) -> None:
-    """Compare the records of a commit's rows by released claims with those it has counted."""
-    etags = {each.file: each.etag for each in files}
-    rows = Rows(commit.plan_id, commit.lane, etags, tuple(commit.ranges))
-    known = {(r.topic, r.partition): r.records for r in commit.resent}
-    for each in count_resent(target.read, target.seen, resent, rows, commit.receipts):
-        said = known.get((each.topic, each.partition), 0)
-        if each.records > said:  # fewer: the target has deleted some since
-            findings.add(
-                f"{each.records} duplicates are of claims that were released to be sent again, the "
-                f"commit says {said}",
-                commit=n, topic=each.topic, partition=each.partition,
-            )  # fmt: skip
+    return findings
 
 
 def _count_later(

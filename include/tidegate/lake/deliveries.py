@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from tidegate.core.canonical import FORMAT
-from tidegate.core.entries import Commit, Receipt, Resent, accounts_of
+from tidegate.core.entries import Commit, Receipt, accounts_of
 from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.json_codec import OMITTED, StoredDocument
 from tidegate.core.judge import Verdict
@@ -53,7 +53,6 @@ class Delivery(StoredDocument):
     broken_order: tuple[str, ...]
     proof: str
     versions: Mapping[str, str]
-    resent: Annotated[tuple[Resent, ...], OMITTED] = ()
     columns: Annotated[Columns | None, OMITTED] = None
 
     @property
@@ -103,7 +102,6 @@ def commit(ledger: Ledger, plan: Plan, delivery: Delivery, *, run: str) -> Appen
         committing.commit_entry(plan, delivery.of, accounts_of(window, counted), delivery.sha256),
         receipts=delivery.receipts,
         broken_order=delivery.broken_order,
-        resent=delivery.resent,
         columns=_first_columns(ledger.fold, plan, delivery),
     )
     return committing.append(ledger, entry, run=run)

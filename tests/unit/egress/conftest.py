@@ -29,7 +29,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         return attempt not in world.alive
 
     monkeypatch.setattr("tidegate.egress.plan.survey_target", survey)
-    monkeypatch.setattr("tidegate.egress.send._resent", lambda *_: ())  # it asks a broker
     monkeypatch.setattr("tidegate.egress.takeover.is_dead", dead)
     monkeypatch.setattr(
         "tidegate.egress.release.is_alive", lambda _, attempt: attempt in world.alive

@@ -12,7 +12,7 @@ from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.consumer import Record
 from tidegate.core import layout, row_digest
 from tidegate.core.cursor import Watermarks
-from tidegate.core.entries import Claim, Receipt, Release
+from tidegate.core.entries import Receipt
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan, SourceFile, TargetTopic
 from tidegate.egress import verify as verifying
@@ -162,25 +162,6 @@ def test_a_record_with_headers_that_others_have_written(target: Target) -> None:
         log.append(Record(len(log), b"k", b"v", 0, 0, (("tidegate", said.encode()),)))
     log.append(Record(len(log), b"k", b"v", 0, 0, (("tidegate", None),)))
     assert target.verify() == []
-
-
-@pytest.mark.parametrize("day", ["1", "2"])
-def test_records_of_a_claim_that_was_released_to_be_resent(target: Target, day: str) -> None:
-    """They are duplicates, whether the plan that has sent the rows again has the same id or, on
-    another day, another one.
-    """
-    plan, ledger = target.plan("1"), Ledger(target.store, "out")
-    ends: dict[str, dict[int, int]] = {"t": {0: 0, 1: 0}}
-    ledger.append(Claim("live", plan.id, "dead", {}, plan.files, {}, (), ends, "4.0"), run="r")
-    for row in range(10):
-        target.put(plan.id, row)
-    ledger.append(Release(plan.id, "dead", "resend", "looked"), run="me")
-    again = target.sends(day, 10, etag="1")
-    assert (again == plan.id) == (day == "1")
-    assert target.verify() == [
-        {"what": "10 duplicates are of claims that were released to be sent again, the commit "
-                 "says 0", "commit": 3, "topic": "t", "partition": 0}
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("partition", [0, 1, 2])
