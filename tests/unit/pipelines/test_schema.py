@@ -95,19 +95,11 @@ def test_what_parse_takes_of_an_egress(more: dict[str, Any]) -> None:
     [
         ({"max_recods": 5}, "'max_recods' was unexpected"),
         ({"topics": "flights"}, "topics: 'flights' is not of type 'array'"),
-        ({"max_records": 0}, "max_records: 0 is not valid"),
-        ({"max_records": "many"}, "max_records: 'many' is not valid"),
-        ({"max_records": True}, "max_records: True is not valid"),
-        ({"retries": 101}, "retries: 101 is not valid"),
+        ({"max_records": True}, "max_records: True is not of type"),
         ({"on_expired": "later"}, "on_expired: 'later' is not valid"),
         ({"start": "smalest"}, "start: 'smalest' is not valid"),
-        ({"start": {"timestamp": "yesterday"}}, "start: "),
-        ({"lake": "here"}, "lake: 'here' does not match"),
-        ({"name": "Flights"}, "name: 'Flights' does not match"),
-        ({"name": "a__b"}, "name: 'a__b' does not match"),
         ({"spark": {"conection": "x"}}, "spark: Additional properties"),
         ({"spark": {"conf": {"executor.memory": "2g"}}}, "'executor.memory' does not match"),
-        ({"spark": {"conf": {"spark.kafka.consumer.cache.capacity": "x"}}}, "capacity: 'x' is not"),
         ({"spark": {"conf": {"spark.executor.cores": [2]}}}, "cores: [2] is not of type"),
         ({"kind": "egres"}, "kind: 'egres' is not one of"),
         ({"decode": {"t": {"value": {"format": "xml"}}}}, "decode.t.value: {'format': 'xml'}"),
@@ -146,8 +138,8 @@ def test_each_value_may_be_a_variable(form: dict[str, Any]) -> None:
     """Of every key of the models, but `kind`; within mappings and lists too."""
     model = schema()["$defs"][form["kind"].capitalize()]["properties"]
     for key, value in model.items():
-        types = {each.get("type") for each in (value, *value.get("anyOf", ()))}
-        if key == "kind" or "$ref" in value or types & {"object", "array"}:
+        types = [each.get("type") for each in (value, *value.get("anyOf", ()))]
+        if key == "kind" or "$ref" in value or "object" in types or "array" in types:
             continue
         others = {"pattern": {"topics": []}, "exclude": {"topics": [], "pattern": "a"}}.get(key, {})
         assert problems({**form, **others, key: "${X}"}) == [], key
