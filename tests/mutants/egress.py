@@ -378,18 +378,12 @@ MUTANTS = (
         "tests/unit/egress/test_lake_source.py::test_a_lake_that_lacks_the_window_is_refused",
     ),
     Mutant(
-        "a moved container is no reboot",
+        "a sender elsewhere is dead only if its task has ended",
         "egress/sender.py",
-        "        _is_outside_containers()\n        and sender",
-        "        sender",
-        "tests/unit/egress/test_sender.py::test_a_container_that_was_moved_is_no_reboot",
-    ),
-    Mutant(
-        "Airflow is asked about another boot",
-        "egress/sender.py",
-        "return _ended_by_a_reboot(sender) if task is None else task_ended(task)",
-        "return _ended_by_a_reboot(sender) or (task is not None and task_ended(task))",
-        "tests/unit/egress/test_sender.py::test_a_container_that_was_moved_is_no_reboot",
+        "return task is not None and task_ended(task)",
+        "return task is None or task_ended(task)",
+        "tests/unit/egress/test_sender.py"
+        "::test_on_another_machine_or_in_a_container_only_airflow_can_tell",
     ),
     Mutant(
         "hidden processes are not gone",

@@ -16,8 +16,6 @@ TaskEnded = Callable[[Mapping[str, Any]], bool]
 
 _PATIENCE = 15.0  # seconds for a JVM whose parent is dead to end
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-# The kernel gives the first namespaces fixed numbers (PROC_PID_INIT_INO, PROC_UTS_INIT_INO).
-_HOST_NAMESPACES = {"pid:[4026531836]", "uts:[4026531838]"}
 _held: set[str] = set()
 
 
@@ -62,8 +60,7 @@ def is_dead(
     In the sender's pid namespace the proof is that neither its process nor any that names the
     attempt is running; a driver whose parent has just died has `patience` seconds to end. From
     anywhere else, another container or another boot included, Airflow's state of the task decides:
-    that of the task's own deployment. A sender without a task is proven dead by a reboot of the
-    same machine, but not in a container.
+    that of the task's own deployment. A sender without a task is not proven dead there.
     One with an application is never proven dead by this: `takeover` can.
     """
     if "application" in sender or not has_ended(sender, attempt, task_ended):
@@ -86,7 +83,7 @@ def has_ended(sender: Mapping[str, Any], attempt: str, task_ended: TaskEnded) ->
     if (running := _visible_state(sender, attempt)) is not None:
         return not running
     task = sender["task"]
-    return _ended_by_a_reboot(sender) if task is None else task_ended(task)
+    return task is not None and task_ended(task)
 
 
 def is_dead_here(sender: Mapping[str, Any], attempt: str) -> bool:
@@ -121,29 +118,6 @@ def _is_running(sender: Mapping[str, Any]) -> bool | None:
         return bool(_start_time(sender["pid"]) == sender["started"])
     except PermissionError:
         return None
-
-
-def _ended_by_a_reboot(sender: Mapping[str, Any]) -> bool:
-    """Say whether a sender ran on this machine, and before its last boot.
-
-    Not provable in a container: one that moves to another node keeps its host name and the machine
-    id of its image, and sees the other node's boot id.
-    """
-    here = _pid_namespace()
-    return (
-        _is_outside_containers()
-        and sender["processes"] == here["processes"]
-        and sender["machine"] == here["machine"] != ""
-        and sender["host"] == socket.gethostname()
-        and not sender["host"].startswith("localhost")  # the name of any machine
-        and sender["boot"] != here["boot"]
-    )
-
-
-def _is_outside_containers() -> bool:
-    """Say whether this process is in the machine's own pid and host name namespaces."""
-    namespaces = {str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("pid", "uts")}
-    return namespaces == _HOST_NAMESPACES
 
 
 def _sees_all_processes() -> bool:

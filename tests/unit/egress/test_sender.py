@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -98,68 +97,6 @@ def test_a_pid_that_is_used_again_is_another_process(process: subprocess.Popen[b
     claimed = sender_of(process.pid)
     claimed["started"] -= 1
     assert is_dead(claimed, ATTEMPT, never, patience=0)
-
-
-@pytest.mark.parametrize(
-    ("machine", "host", "others", "dead"),
-    [
-        ("m", None, {}, True),
-        ("m", "elsewhere", {}, False),
-        ("other", None, {}, False),
-        ("", None, {}, False),
-        ("m", None, {"processes": "pid:[4026532177]"}, False),
-    ],
-)
-def test_another_boot_of_the_same_machine_has_other_processes(
-    monkeypatch: pytest.MonkeyPatch, machine: str, host: str | None, others: Any, dead: bool
-) -> None:
-    """Even if a process has the number, and by chance the start time."""
-    monkeypatch.setattr(socket, "gethostname", lambda: "worker-0")
-    monkeypatch.setattr(sender, "_is_outside_containers", lambda: True)
-    here = {**sender._pid_namespace(), "machine": "m" if machine else ""}
-    monkeypatch.setattr(sender, "_pid_namespace", lambda: here)
-    claimed = {**sender_identity(None), "boot": "before", "machine": machine, **others}
-    claimed["host"] = host or claimed["host"]
-    assert is_dead(claimed, ATTEMPT, never, patience=0) is dead
-
-
-@pytest.mark.parametrize("over", [True, False])
-def test_a_container_that_was_moved_is_no_reboot(
-    monkeypatch: pytest.MonkeyPatch, over: bool
-) -> None:
-    """The same host name and machine id on another node: the old one may still send. Airflow is
-    asked, outside containers too; without a task, nothing is proven.
-    """
-    here = {**sender._pid_namespace(), "machine": "of the image"}
-    monkeypatch.setattr(sender, "_pid_namespace", lambda: here)
-    monkeypatch.setattr(socket, "gethostname", lambda: "worker-0")
-    for outside in (False, True):
-        monkeypatch.setattr(sender, "_is_outside_containers", lambda outside=outside: outside)
-        claimed = {**sender_identity({"task": "send"}), "boot": "of the other node"}
-        airflow = mock.Mock(return_value=over)
-        assert is_dead(claimed, ATTEMPT, airflow, patience=0) is over
-        airflow.assert_called_once_with({"task": "send"})
-        claimed = {**sender_identity(None), "boot": "of the other node"}
-        assert is_dead(claimed, ATTEMPT, never, patience=0) is outside
-    # Machines that were cloned may all have this name.
-    monkeypatch.setattr(socket, "gethostname", lambda: "localhost.localdomain")
-    claimed = {**sender_identity(None), "boot": "of the other node"}
-    assert not is_dead(claimed, ATTEMPT, never, patience=0)
-
-
-@pytest.mark.parametrize("namespace", ["--pid", "--uts"])
-def test_a_container_is_known_by_its_namespaces(namespace: str) -> None:
-    """One of its own, for processes or for the host name, is enough."""
-    script = "from tidegate.egress import sender; print(sender._is_outside_containers())"
-    done = subprocess.run(
-        ["unshare", "--fork", "--map-root-user", namespace, sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "Operation not permitted" in done.stderr:
-        pytest.skip("namespaces may not be made here")
-    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_where_processes_are_hidden_nothing_is_proven_by_looking(
@@ -275,7 +212,7 @@ def test_on_another_machine_or_in_a_container_only_airflow_can_tell(
     task: Any, answer: bool, dead: bool
 ) -> None:
     """Without a task Airflow cannot tell: an operator must release the claim."""
-    for elsewhere in ({"boot": "other", "host": "h"}, {"processes": "pid:[7]"}):
+    for elsewhere in ({"boot": "other"}, {"host": "h", "machine": "m"}, {"processes": "pid:[7]"}):
         claimed = {**sender_identity(task), **elsewhere, "pid": os.getpid() + 1}
         found = is_dead(claimed, ATTEMPT, lambda asked: asked == task and answer, patience=0)
         assert found is dead
