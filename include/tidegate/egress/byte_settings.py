@@ -50,7 +50,7 @@ def line_ends(plan: Plan) -> bytes:
     """Return the bytes, any of which ends a line of a plan's files; none if a file is one row."""
     source = plan.byte_settings["source"]
     options = {name.lower(): value for name, value in source["options"].items()}
-    if source["format"] == "parquet" or options.get("wholetext", "").lower() == "true":
+    if options.get("wholetext", "").lower() == "true":
         return b""
     default = "\n" if source["format"] == "csv" else "\r\n"
     return str(options.get("linesep") or default).encode()

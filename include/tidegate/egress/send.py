@@ -271,7 +271,8 @@ def _run_application(
         files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
         if plan.byte_settings["source"]["format"] == "parquet" and plan.files:
             files = [sources.explained(root_of(plan), file) for file in files]
-        if isinstance(failure, OutOfMemory) and plan.files:
+        has_lines = plan.files and plan.byte_settings["source"]["format"] != "parquet"
+        if isinstance(failure, OutOfMemory) and not refused and has_lines:
             files = sources.with_long_lines(root_of(plan), plan.files, line_ends(plan))
             reason = "; ".join([*map(str, files)] or [reason])
         judge, columns = None, None

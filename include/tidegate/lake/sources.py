@@ -271,8 +271,8 @@ def _torn_lists(file: IO[bytes], footer: pq.FileMetaData) -> str | None:
     lists = [column.path for column in columns if column.max_repetition_level]
     if not lists:
         return None
-    content = pq.ParquetFile(file, metadata=footer, buffer_size=_PAGE)
     try:
+        content = pq.ParquetFile(file, metadata=footer, buffer_size=_PAGE)
         for group in range(footer.num_row_groups):
             next(content.iter_batches(1, [group], lists), None)
     except OSError as error:

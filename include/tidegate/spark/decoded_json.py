@@ -86,7 +86,9 @@ def read_fields(
     rows = rows.withColumn(hidden(column, "json"), _read(read, _as(fields, fast=True)))
     rows = rows.withColumn(hidden(column, "whole"), reason)
     is_bad = row.getField(BAD).isNotNull()
-    is_odd = whole.isNull() & (is_bad | _may_be_computed(text, row, fields, quotable))
+    # In another form than the table's, a number may be a time, as 2026.10 by `yyyy.M`.
+    may_be = F.lit(True) if convert is not typed else _may_be_computed(text, row, fields, quotable)
+    is_odd = whole.isNull() & (is_bad | may_be)
     marked = F.regexp_replace(text, _LITERAL, f'$1"{MARK}$2"')
     rows = rows.withColumns(
         {
@@ -240,7 +242,7 @@ def _value(node: _Node, has_exact: Column) -> Column:
         case "binary":
             return convert(exact, kind)
         case "date" | "timestamp" | "timestamp_ntz":
-            return convert(given, kind)
+            return convert(given if convert is typed else exact, kind)
         case "tinyint":
             return F.when(given.between(-128, 127), given).cast("TINYINT")
         case "float" | "double":

@@ -19,7 +19,8 @@ def _encoding(value: str) -> str | None:
 
 # No other option is passed on: it could change which rows there are. Those that do and are allowed
 # have a test each.
-_VALUES = "dateformat locale timestampformat timestampntzformat timezone"
+_VALUES = "dateformat timestampformat timestampntzformat timezone"
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 
 def _any_value(names: str) -> Mapping[str, Check]:
@@ -33,6 +34,10 @@ def _boolean(value: str) -> str | None:
 
 def _character(value: str) -> str | None:
     return None if len(value) < 2 or "${" in value else "one character"
+
+
+def _language(value: str) -> str | None:
+    return None if _LANGUAGE.fullmatch(value) or "${" in value else "a language, such as de-DE"
 
 
 def _not_empty(value: str) -> str | None:
@@ -50,8 +55,8 @@ _CSV: Mapping[str, Check] = {
 
 ALLOWED: Mapping[str, Mapping[str, Check]] = {
     "parquet": _any_value("datetimerebasemode int96rebasemode"),
-    "json": _any_value(f"{_VALUES} linesep"),
-    "csv": {**_any_value(_VALUES), **_CSV},
+    "json": {**_any_value(f"{_VALUES} linesep"), "locale": _language},
+    "csv": {**_any_value(_VALUES), "locale": _language, **_CSV},
     "text": _any_value("linesep wholetext"),
 }
 _TYPES = "types would depend on which files a run takes: give source.columns"

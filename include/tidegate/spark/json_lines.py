@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tidegate.core.schema import Field, Fields, Type
 from tidegate.spark.decoded import BAD, MARK, fields_of, hidden
 from tidegate.spark.decoded_json import read_fields
-from tidegate.spark.typed_texts import typed, typed_by_options
+from tidegate.spark.typed_texts import OF_TIMES, typed, typed_by_options
 
 # Deeper types overflow the stack of executors and of the driver.
 MAX_DEPTH = 100
@@ -19,7 +19,7 @@ _DEPTH = {"maxNestingDepth": str(MAX_DEPTH)}
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _NO_JSON = f"not one JSON object in UTF-8 of at most {MAX_DEPTH} levels"
 _UNCLEAR = "a key of source.columns is there twice, or in another case"
-_TWICE = "a key stands twice in an object"
+_TWICE = "a key stands twice in an object, or the line is too long for Spark's types"
 _NO_CHARACTER = "U+FDD0 or U+FDD1, which is no character"
 _CHANGED = "half a surrogate pair: Spark would change it"
 _HAS_MARK = r"(?i)[\x{fdd0}\x{fdd1}]|\\ufdd[01]"
@@ -60,10 +60,11 @@ def parsed(
     if any(kind.parts for _, kind in fields):
         found.append(F.when(F.try_parse_json(F.col(_READ)).isNull(), F.lit(_TWICE)))
 
-    def convert(text: Column, kind: Type) -> Column:
+    def by_options(text: Column, kind: Type) -> Column:
         of_json = kind.name == "decimal"  # its numbers are of no language
         return typed(text, kind) if of_json else typed_by_options(text, kind, options)
 
+    convert = by_options if OF_TIMES & options.keys() else typed
     of_line = read_fields(rows, _READ, fields, F.coalesce(*found), convert)
     rows, values, why = fields_of(of_line, _READ)
     if has_columns:

@@ -23,7 +23,7 @@ from tidegate.spark.task_size import records_per_task
 
 MOST_UNREADABLE = 100
 """Records of other producers in a partition that Spark cannot read; around each it reads anew."""
-_STAMP = re.compile(r"offset = [0-9]+, [A-Za-z]+ = (-?[0-9]+)")
+_STAMP = re.compile(r"offset = [0-9]+, [A-Za-z]+ = (-?[0-9]{1,19})")
 _PATIENCE = 60.0  # seconds without a record
 
 Place = tuple[str, int]

@@ -19,7 +19,8 @@ _SPECIAL = "[\u0000-\u0002\r\n]"  # in a value of another type than text: it is 
 _FORMATS = {
     "date": "dateformat", "timestamp": "timestampformat", "timestamp_ntz": "timestampntzformat",
 }  # fmt: skip
-_OF_TIMES = {*_FORMATS.values(), "timezone", "locale"}
+OF_TIMES = {*_FORMATS.values(), "timezone", "locale"}
+"""Options of a file reader that say how dates and times are written, in small letters."""
 _OF_NUMBERS = ("nanvalue", "positiveinf", "negativeinf")
 _SCRATCH = "DECIMAL(38,19)"  # holds each mantissa of WITH_EXPONENT
 
@@ -39,14 +40,17 @@ def typed(text: Column, kind: Type) -> Column:
         case "date":
             value = text.try_cast("DATE")
         case "timestamp" | "timestamp_ntz":
-            # Spark takes a zone behind seconds only.
-            has_seconds = F.substring(text, 17, 1) == ":"
-            parts = F.substring(text, 1, 16), F.lit(":00"), F.substring(text, 17, 6)
-            value = F.when(has_seconds, text).otherwise(F.concat(*parts)).try_cast(str(kind))
+            value = _with_seconds(text).try_cast(str(kind))
         case _:
             value = text.try_cast(str(kind))
     fits = text.rlike(whole(RULES[kind.name].pattern))
     return within_type(F.when(fits, value), kind)
+
+
+def _with_seconds(time: Column) -> Column:
+    """Return a time with seconds: Spark takes a zone behind them only."""
+    parts = F.substring(time, 1, 16), F.lit(":00"), F.substring(time, 17, 6)
+    return F.when(F.substring(time, 17, 1) == ":", time).otherwise(F.concat(*parts))
 
 
 def typed_by_options(text: Column, kind: Type, options: Mapping[str, str]) -> Column:
@@ -66,12 +70,12 @@ def typed_by_options(text: Column, kind: Type, options: Mapping[str, str]) -> Co
         return within_type(_by_spark(text, kind, options), kind)
     if name == "timestamp" and "timezone" in options:
         fits = text.rlike(whole(RULES[name].pattern))
-        return within_type(_by_spark(F.when(fits, text), kind, options), kind)
+        return within_type(_by_spark(F.when(fits, _with_seconds(text)), kind, options), kind)
     return typed(text, kind)
 
 
 def _by_spark(text: Column, kind: Type, options: Mapping[str, str]) -> Column:
-    given = {k: v for k, v in options.items() if k in _OF_TIMES or k in _OF_NUMBERS}
+    given = {k: v for k, v in options.items() if k in OF_TIMES or k in _OF_NUMBERS}
     one = F.when(~text.rlike(_SPECIAL) & (text != ""), text)
     return F.from_csv(one, f"v {kind}", {**given, **_ONE_VALUE}).getField("v")
 
