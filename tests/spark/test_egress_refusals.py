@@ -158,7 +158,7 @@ REFUSALS = (
             files=("b.parquet",)),
     Refusal("a cut Parquet file, its columns given",
             with_columns(texts("parquet", a=b"PAR1 and no more"), columns="id BIGINT"),
-            "a.parquet: cannot be read: ", files=("a.parquet",)),
+            "a.parquet: not a whole Parquet file: ", files=("a.parquet",)),
     Refusal("mixed columns", parquet(a=SIX, b={"id": ["x"]}),
             "id string / int64. Keep them apart by source.path, or give source.columns",
             files=("b.parquet",)),

@@ -72,7 +72,7 @@ def test_the_same_values_of_the_same_rows(
         "t": pa.array([datetime(1500, 3, 1)], pa.timestamp("us")),
     })  # fmt: skip
     pq.write_table(old, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
-    table = put(tmp_path / "b.csv", "k,n,at\nß,0.1,2024-01-02\n")
+    table = put(tmp_path / "b.csv", "k,n,at\nß,0.1,2024-01-02T00:00\n")
     ddl = "k STRING, n DECIMAL(38, 10), at TIMESTAMP"
     expression = (
         "concat_ws('|', upper(k), string(n * n), string(at), base64(repeat(k, 60)), \"q\", '\\t', "
