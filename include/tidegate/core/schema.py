@@ -140,12 +140,6 @@ def _is_wider(old: Type, new: Type) -> bool:
     return any(old.name in names and new.name in names[names.index(old.name) :] for names in _WIDER)
 
 
-def complaint_of_csv(fields: Fields) -> str | None:
-    """Return why a value of CSV cannot be of one of these types; None: it can."""
-    odd = [field for field in fields if field.type.parts or field.type.name == "binary"]
-    return f"CSV has no {odd[0].type}: {odd[0].name}" if odd else None
-
-
 def quoted(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else "`{}`".format(name.replace("`", "``"))
 

@@ -12,12 +12,18 @@ from pydantic import AfterValidator, Field
 
 from tidegate.core import schema
 from tidegate.core.decoding import ANY_TOPIC, Decoder, Decoding
-from tidegate.core.schema import SchemaError
+from tidegate.core.schema import Fields, SchemaError
 from tidegate.pipelines.strict import Contradiction, Strict
 from tidegate.pipelines.value_types import LakeTopic, Text
 
 _LARGEST_FILE = 1 << 20
 _TEXT = "text STRING"  # the column of a text that has no schema
+
+
+def complaint_of_csv(fields: Fields) -> str | None:
+    """Return why a value of CSV cannot be of one of these types; None: it can."""
+    odd = [field for field in fields if field.type.parts or field.type.name == "binary"]
+    return f"CSV has no {odd[0].type}: {odd[0].name}" if odd else None
 
 
 def _is_one_character(text: str) -> str:
@@ -56,7 +62,7 @@ class DecoderSpec(Strict):
                     return "schema", str(error)
                 if kind == "string" and (len(fields) != 1 or fields[0].type.name != "string"):
                     return "schema", f"a text is one STRING, for example {_TEXT}"
-                if kind == "csv" and (wrong := schema.complaint_of_csv(fields)):
+                if kind == "csv" and (wrong := complaint_of_csv(fields)):
                     return "schema", wrong
             case "separator" if value is not None and kind not in (None, "csv"):
                 return "separator", "only CSV has one"

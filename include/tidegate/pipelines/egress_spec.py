@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tidegate.core import schema
 from tidegate.core.source_root import Root
+from tidegate.pipelines.decode_spec import complaint_of_csv
 from tidegate.pipelines.strict import Contradiction, SendingSpark, Strict
 from tidegate.pipelines.value_types import (
     LONGEST_WAIT,
@@ -63,7 +64,7 @@ class Source(Strict):
                     fields = schema.parse(value)
                 except schema.SchemaError as error:
                     return "columns", str(error)
-                if given["format"] == "csv" and (wrong := schema.complaint_of_csv(fields)):
+                if given["format"] == "csv" and (wrong := complaint_of_csv(fields)):
                     return "columns", wrong
             case "lake" if "path" in given and (given["path"] is None) == (value is None):
                 return "", "give either a path or the lake of an ingest pipeline, by its name"

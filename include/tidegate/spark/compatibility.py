@@ -7,8 +7,6 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import types as T
-from pyspark.sql.types import StructType
 
 from tidegate.core.offsets import Window
 from tidegate.settings import spark_lines
@@ -32,13 +30,6 @@ def metadata_column(frame: DataFrame) -> Column:
         return frame.metadataColumn("_metadata")
     java: Any = frame._jdf.metadataColumn("_metadata")
     return Column(java)  # Spark 3.5
-
-
-def struct(ddl: str) -> StructType:
-    """Return the columns of a text such as `id BIGINT, name STRING`; ParseException if wrong."""
-    parse: Any = getattr(StructType, "fromDDL", None) or T._parse_datatype_string  # Spark 3.5
-    found: StructType = parse(ddl)
-    return found
 
 
 def condition(error: AnalysisException) -> str:

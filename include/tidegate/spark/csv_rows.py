@@ -26,7 +26,7 @@ _OTHER_TYPE = "a value of another type than its column: see "
 
 def dialect(source: RowSource) -> Dialect:
     """Return how the files are written, by the options of the source."""
-    given = {name.lower(): value for name, value in source.options.items()}
+    given = source.named_options
     is_on = {name for name, value in given.items() if value.strip().lower() == "true"}
     quote = given.get("quote", '"')
     return Dialect(
@@ -62,7 +62,7 @@ def read(
         csv_records.rows, dialect=dialect(source), columns=names, with_text=is_typed
     )
     found = spark.createDataFrame(lines.rdd.mapPartitions(read_rows), _ROW, verifySchema=False)
-    options = {name.lower(): value for name, value in source.options.items()}
+    options = source.named_options
     given = [F.get("values", F.lit(i)) for i in range(len(fields))]
     found = found.select(
         *(

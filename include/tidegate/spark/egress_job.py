@@ -47,6 +47,11 @@ class RowSource:
     largest: int | None = None
 
     @property
+    def named_options(self) -> dict[str, str]:
+        """The options by their names in small letters: Spark ignores the case."""
+        return {name.lower(): value for name, value in self.options.items()}
+
+    @property
     def is_lake(self) -> bool:
         return bool(self.topic_ids)
 

@@ -83,8 +83,7 @@ def _parquet(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame
 
 def _json(spark: SparkSession, source: RowSource, row: Column, *, line: bool) -> RowFrame:
     fields = parse(source.columns) if source.columns else json_lines.NO_COLUMNS
-    options = {name.lower(): value for name, value in source.options.items()}
-    frame = json_lines.parsed(_lines(spark, source), fields, options, line=line)
+    frame = json_lines.parsed(_lines(spark, source), fields, source.named_options, line=line)
     as_json = row_json.as_json([name for name, _ in fields], nulls=False)
     fault, text = F.col(json_lines.FAULT), F.col(json_lines.LINE)
     return RowFrame(

@@ -13,21 +13,19 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidegate.core.count_proof import Place
 from tidegate.core.offsets import OffsetRange, Offsets, Window
 from tidegate.core.provenance import HEADER, NUMBERS
-from tidegate.core.unreadable_records import LATEST_MS
+from tidegate.core.unreadable_records import LATEST_MS, is_readable
 from tidegate.spark import kafka_source
 from tidegate.spark.compatibility import read_kafka
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.task_size import records_per_task
 
 MOST_UNREADABLE = 100
-"""Records of other producers in a partition that Spark cannot read; around each it reads anew."""
+"""Records of other producers in a partition that Spark cannot read. Each splits a range."""
 _STAMP = re.compile(r"offset = [0-9]+, [A-Za-z]+ = (-?[0-9]{1,19})")
 _PATIENCE = 60.0  # seconds without a record
-
-Place = tuple[str, int]
-"""A topic and a partition."""
 
 
 class TooManyUnreadable(Exception):
@@ -155,8 +153,9 @@ def _unreadable_of(jvm: Any, consumer: Any, tp: Any, begin: int, end: int) -> li
     while (at := consumer.position(tp)) < end:
         batch = consumer.poll(jvm.java.time.Duration.ofMillis(500)).records(tp)
         # A call for each record would take minutes: most batches are dismissed by one.
-        if any(int(said) > LATEST_MS for said in _STAMP.findall(batch.toString())):
-            offsets += [r.offset() for r in batch if r.timestamp() > LATEST_MS and r.offset() < end]
+        if not all(is_readable(int(said)) for said in _STAMP.findall(batch.toString())):
+            odd = (r.offset() for r in batch if not is_readable(r.timestamp()))
+            offsets += [offset for offset in odd if offset < end]
         if len(offsets) > MOST_UNREADABLE:
             raise TooManyUnreadable(
                 f"{tp.topic()}-{tp.partition()}: more than {MOST_UNREADABLE} records of other "
@@ -168,9 +167,7 @@ def _unreadable_of(jvm: Any, consumer: Any, tp: Any, begin: int, end: int) -> li
         if consumer.position(tp) > at:
             progress = time.monotonic()
         elif time.monotonic() > progress + _PATIENCE:
-            raise TooManyUnreadable(
-                f"{tp.topic()}-{tp.partition()}: no record is read from {at} on"
-            )
+            raise TimeoutError(f"{tp.topic()}-{tp.partition()}: no record is read from {at} on")
     return offsets
 
 
