@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+import xxhash
 
 from tidegate.broker.consumer import Reader, Record
-from tidegate.core import provenance, row_digest
+from tidegate.core import provenance
 from tidegate.core.offsets import OffsetRange
 
 ISOLATION = "read_uncommitted"
+_SEED = 42  # Spark's
+
+Headers = Iterable[tuple[str, bytes | None]]
 
 
 def records_of(
@@ -24,10 +30,31 @@ def records_of(
             yield names[said.at], said.row, record
 
 
-def own_headers(headers: row_digest.Headers) -> list[tuple[str, bytes | None]]:
+def own_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     """Return the headers before the last one of provenance; an agent in the producer may append
     more after it.
     """
     own = list(headers)
     names = [name for name, _ in own]
     return own[: len(names) - 1 - names[::-1].index(provenance.HEADER)]
+
+
+def digest_record(
+    file: str, row: int, topic: str, key: bytes | None, value: bytes | None, headers: Headers
+) -> int:
+    """Return the digest of a row by its record and its own headers: see `core.row_digest`."""
+    pairs = list(headers)
+    parts = [file.encode(), struct.pack("<q", row), topic.encode(), *_optional(key)]
+    parts += [*_optional(value), struct.pack("<i", len(pairs))]
+    for name, content in pairs:
+        parts += [name.encode()] if content is None else [name.encode(), content]
+    digest = _SEED
+    for part in parts:
+        digest = xxhash.xxh64_intdigest(part, digest)
+    return digest
+
+
+def _optional(data: bytes | None) -> tuple[bytes, ...]:
+    if data is None:
+        return (struct.pack("<i", -1),)
+    return struct.pack("<i", len(data)), data

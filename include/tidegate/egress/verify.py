@@ -19,6 +19,7 @@ from tidegate.core.wording import counted
 from tidegate.egress.lake_source import window_of
 from tidegate.egress.sent_records import (
     ISOLATION,
+    digest_record,
     own_headers,
     records_of,
 )
@@ -164,7 +165,7 @@ def _compare(
         once = extra = 0
         r = retained[receipt]
         for file, row, record in records_of(target.read, r, commit.plan_id, names):
-            digest = row_digest.of_row(
+            digest = digest_record(
                 file, row, receipt.topic, record.key, record.value, own_headers(record.headers)
             )
             if row not in first_digests[file]:

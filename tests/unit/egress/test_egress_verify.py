@@ -16,6 +16,7 @@ from tidegate.core.entries import Receipt
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan, SourceFile, TargetTopic
 from tidegate.egress import verify as verifying
+from tidegate.egress.sent_records import digest_record
 from tidegate.errors import BrokerError
 from tidegate.lake import deliveries
 from tidegate.lake.deliveries import Delivery, SentFile
@@ -83,7 +84,7 @@ class Target:
             self.put(plan.id, row)
         for others in again:
             self.put(plan.id, 0, **others)
-        digests = [row_digest.of_row("a", i, "t", b"k", b"v%d" % i, OWN) for i in range(rows)]
+        digests = [digest_record("a", i, "t", b"k", b"v%d" % i, OWN) for i in range(rows)]
         receipts = tuple(
             Receipt(
                 "t", "id-t", p, before[p], len(log), *((rows, len(again)) if p == 0 else (0, 0))
@@ -256,14 +257,3 @@ def test_headers_of_an_agent_are_not_compared(target: Target) -> None:
     old = target.log[0][0]
     target.log[0][0] = old._replace(headers=(*old.headers, ("traceparent", b"00-1")))
     assert target.verify() == []
-
-
-def test_the_hash_is_xxh64() -> None:
-    """Its published vectors: of nothing, of less and more than a stripe of 32 bytes."""
-    for data, expected in (
-        (b"", 0xEF46DB3751D8E999),
-        (b"a", 0xD24EC4F1A98C6E5B),
-        (b"abc", 0x44BC2CF5AD770999),
-        (b"Nobody inspects the spammish repetition", 0xFBCEA83C8A378BF1),
-    ):
-        assert row_digest.xxh64(data, 0) == expected
