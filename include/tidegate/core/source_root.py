@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 import re
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
 _GLOB = re.compile(r"[*?\[]")
 _DATA_FILE = re.compile(r"\.(csv|tsv|json|jsonl|ndjson|parquet|txt|text|gz|bz2|zst|lz4)$", re.I)
-_CLASS = r"\[[!^]?\]?[^\]/]{0,255}\]"  # a bracket right behind the first one is a character
-_TOKEN = re.compile(rf"(\*\*/|\*\*|\*|\?|{_CLASS})")
+# A bracket right behind the first one is a character.
+_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]{0,255})\]")
 
 
 @dataclass(frozen=True)
@@ -56,39 +57,54 @@ class Root:
         """The one name below the root that the path is of, if it ends as data files do."""
         return self.parts[0] if self.parts[1:] and not _GLOB.search(self.parts[0]) else None
 
-    @cached_property
-    def pattern(self) -> re.Pattern[str] | _Glob:
-        """The pattern that a whole name must match; ValueError if it is not valid."""
-        # DOTALL: names with a line end match, and are then excluded by name.
-        if self.named:  # a file, or all below a directory
-            return re.compile(rf"{re.escape(self.named)}(?:/.*)?", re.DOTALL)
-        return _compiled("/".join(self.parts))
-
     def complaint(self) -> str | None:
         """Return why the pattern of names is not valid; None if it is."""
         try:
             for part in self.parts:
-                _regex(part)
+                if part != "**":
+                    _compiled(part)
         except ValueError as error:
             return str(error)
         return None
 
+    def matches(self, name: str) -> bool:
+        """Return whether the pattern has a name below the root; ValueError if it is not valid."""
+        return len(self.parts) in self._reached(name)
+
     def may_hold(self, directory: str) -> bool:
         """Return whether a name below this directory could match."""
-        names = directory.split("/")
-        for part, name in zip(self.parts, names, strict=False):
-            if "**" in part:
-                return True
-            if not _compiled(part).fullmatch(name):
-                return False
-        return len(self.parts) > len(names)
+        return any(place < len(self.parts) for place in self._reached(directory))
 
     def may_hold_path(self, path: str) -> bool:
         """Return whether a file at a path, written as `native` or else as the URL, would match."""
         for base in (self.native, self.url):
             if path.startswith(f"{base.rstrip('/')}/"):
-                return bool(self.pattern.fullmatch(path.removeprefix(f"{base.rstrip('/')}/")))
+                return self.matches(path.removeprefix(f"{base.rstrip('/')}/"))
         return False
+
+    def _reached(self, name: str) -> set[int]:
+        """Return the places in the pattern that may follow a name: several, because of `**`."""
+        places = self._with_skipped({0})
+        for each in name.split("/"):
+            following = set[int]()
+            for place in places - {len(self.parts)}:
+                if self.parts[place] == "**":
+                    following |= {place, place + 1}
+                elif _compiled(self.parts[place]).match(each):
+                    following.add(place + 1)
+            places = self._with_skipped(following)
+        return places
+
+    def _with_skipped(self, places: set[int]) -> set[int]:
+        """Return places and those behind a `**`, which also stands for no directory.
+
+        At the end it stands for a name at least, but where the path ends as data files do.
+        """
+        ends = len(self.parts) if self.named else len(self.parts) - 1
+        for place in range(min(places, default=ends), ends):
+            if place in places and self.parts[place] == "**":
+                places = places | {place + 1}
+        return places
 
     def path(self, name: str) -> str:
         """Return the path of a file of this root as Spark writes it."""
@@ -102,94 +118,20 @@ def overlap(one: str, other: str) -> bool:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str] | _Glob:
-    """Return a glob; as a regular expression while that cannot take long."""
-    return re.compile(_regex(pattern), re.DOTALL) if pattern.count("*") < 2 else _Glob(pattern)
+def _compiled(part: str) -> re.Pattern[str]:
+    """Return a part of a pattern as a regular expression; ValueError if it is not valid."""
+    if "**" in part:
+        raise ValueError(f"{part}: `**` stands for directories, and is a part of its own")
+    if "[" in _BRACKET.sub("", part):
+        raise ValueError(f"{part}: the bracket is not closed in this part of the path")
+    for bracket in _BRACKET.finditer(part):
+        if not bracket[2]:
+            raise ValueError(f"{bracket[0]}: no character stands between the brackets")
+        for first, last in re.findall("(.)-(.)|.", bracket[2], re.DOTALL):
+            if first > last:
+                raise ValueError(f"{bracket[0]}: no character lies between {first!r} and {last!r}")
+    return re.compile(fnmatch.translate(_BRACKET.sub(_as_python_has_it, part)))
 
 
-class _Glob:
-    """Matches in a time linear in the name, whatever the stars: a bit is a place in the pattern."""
-
-    def __init__(self, pattern: str) -> None:
-        _regex(pattern)  # ValueError if it is not valid
-        found: list[str] = []
-        self._any = self._name = self._over = self._enter = 0
-        for part in _TOKEN.split(pattern):
-            bit = 1 << len(found)
-            match part:
-                case "**/":  # in front of a loop or past it; and the loop, left by a slash
-                    self._enter |= bit
-                    self._any |= bit << 1
-                    found += ["", "/"]
-                case "**":
-                    self._over, self._any = self._over | bit, self._any | bit
-                    found.append("")
-                case "*":
-                    self._over, self._name = self._over | bit, self._name | bit
-                    found.append("")
-                case "?":
-                    found.append("[^/]")
-                case _ if re.fullmatch(_CLASS, part):
-                    found.append(_bracket(part))
-                case _:
-                    found += map(re.escape, part)
-        self._tests = [each and re.compile(each, re.DOTALL) for each in found]
-        self._steps: dict[str, int] = {}
-
-    def fullmatch(self, name: str) -> bool | None:
-        at = self._closed(1)
-        for character in name:
-            stays = self._any | (0 if character == "/" else self._name)
-            at = self._closed((at & self._step(character)) << 1 | at & stays)
-        return bool(at >> len(self._tests) & 1) or None
-
-    def _step(self, character: str) -> int:
-        if character not in self._steps:
-            self._steps[character] = sum(
-                1 << n for n, test in enumerate(self._tests) if test and test.fullmatch(character)
-            )
-        return self._steps[character]
-
-    def _closed(self, at: int) -> int:
-        while at != (more := at | (at & self._over) << 1 | (at & self._enter) * 6):
-            at = more
-        return at
-
-
-def _regex(pattern: str) -> str:
-    """Return a glob as a regular expression; `**` matches any number of directories.
-
-    Raises ValueError if a bracket expression is not valid.
-    """
-    expression = ""
-    for part in _TOKEN.split(pattern):
-        match part:
-            case "**/":
-                expression += "(?:.*/)?"
-            case "**":
-                expression += ".*"
-            case "*":
-                expression += "[^/]*"
-            case "?":
-                expression += "[^/]"
-            case _ if re.fullmatch(_CLASS, part):
-                expression += _bracket(part)
-            case _ if "[" in part:
-                raise ValueError(f"{part}: the bracket is not closed in this part of the path")
-            case _:
-                expression += re.escape(part)
-    return expression
-
-
-def _bracket(bracketed: str) -> str:
-    """Return `[…]` as a regular expression; ValueError if it is empty or a range is reversed."""
-    inner = bracketed[1:-1]
-    negated = inner.startswith(("!", "^"))
-    members = ""
-    for first, last, single in re.findall("(.)-(.)|(.)", inner[negated:], re.DOTALL):
-        if first > last:
-            raise ValueError(f"{bracketed}: no character lies between {first!r} and {last!r}")
-        members += f"{re.escape(first)}-{re.escape(last)}" if first else re.escape(single)
-    if not members:
-        raise ValueError(f"{bracketed}: no character stands between the brackets")
-    return f"[{'^' if negated else ''}{members}]"
+def _as_python_has_it(bracket: re.Match[str]) -> str:
+    return f"[{bracket[1].replace('^', '!')}{bracket[2]}]"

@@ -74,7 +74,7 @@ def list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
 
 def _matches(root: Root, name: str) -> bool:
     hidden = any(part[:1] in (".", "_") for part in _below_named(root, name).split("/") if part)
-    return not hidden and root.pattern.fullmatch(name) is not None
+    return not hidden and root.matches(name)
 
 
 def _below_named(root: Root, name: str) -> str:

@@ -47,6 +47,8 @@ def names(path: object, **settings: object) -> list[str]:
         ("/d/**", ["a.csv", "e/c.csv"]),
         ("/d/*", ["a.csv"]),
         ("/*/*.csv", ["d/a.csv"]),
+        ("/d[!x]a.csv", []),
+        ("/d*/**/?.csv", ["d/a.csv", "d/e/c.csv"]),
         ("/*.parquet", []),
     ],
 )
