@@ -147,7 +147,7 @@ def test_an_egress(tidegate, monkeypatch, tmp_path):
     the rest is for ingest pipelines.
     """
     form = {"name": "back", "kind": "egress", "lake": str(tmp_path)}
-    source, target = {"path": str(tmp_path / "in/*.csv"), "format": "csv"}, {"topic": "out"}
+    source, target = {"path": str(tmp_path / "in/*.csv"), "format": "text"}, {"topic": "out"}
     (tmp_path / "back.yaml").write_text(json.dumps({**form, "source": source, "target": target}))
     ledger = Ledger(LocalStore(tmp_path / "back"), "back")
     claim = Claim("live", "c", "a", {"pid": 7}, (SourceFile("a.csv", 1, "e"),), {}, (), {}, "4.0")

@@ -276,13 +276,11 @@ def test_release_and_receipts():
     bad = (LeftOutFile("a.csv", "row 1: no value"),)
     form |= {"refused": [{"file": "a.csv", "reason": "row 1: no value"}], "judged_by": "feed"}
     assert replace(release, refused=bad, judged_by="feed").to_json() == form
-    form |= {"columns": [["id", "string"]]}
     assert Release.from_json(form).refused == bad
-    assert Release.from_json(form).columns == (("id", "string"),)
     receipt = Receipt("copy", FLIGHTS_ID, 3, before=10, after=15, sent=4, duplicates=1)
-    columns = {"csv": (("id", "string"), ("name", "string"))}
+    columns = (("id", "int64"), ("name", "string"))
     commit = Commit(**{**vars(COMMIT), "receipts": (receipt,), "columns": columns})
-    assert commit.to_json()["columns"] == {"csv": [["id", "string"], ["name", "string"]]}
+    assert commit.to_json()["columns"] == [["id", "int64"], ["name", "string"]]
     assert commit.to_json()["receipts"] == [
         {
             "topic": "copy", "topic_id": FLIGHTS_ID, "partition": 3,

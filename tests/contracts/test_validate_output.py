@@ -190,7 +190,7 @@ list; use Spark's environment, a credentials provider or spark-defaults.conf
 def test_the_encoding_of_files_may_be_a_variable(validate: Validate) -> None:
     text = (
         "{name: out, kind: egress, lake: /lake, target: {topic: t}, columns: {value: v}, "
-        "source: {path: /in, format: csv, options: {encoding: '${TIDEGATE_X}', "
+        "source: {path: /in, format: csv, columns: v STRING, options: {encoding: '${TIDEGATE_X}', "
         "sep: '${TIDEGATE_X}'}}}"
     )
     code, out, _ = validate({"out": text})

@@ -97,7 +97,7 @@ def test_the_harmless_ones_for_all_pipelines(
     """
     from airflow.models import Variable
 
-    sends = {"source": {"path": str(two / "*.csv"), "format": "csv"}, "target": {"topic": "out"}}
+    sends = {"source": {"path": str(two / "*.txt"), "format": "text"}, "target": {"topic": "out"}}
     form = {"name": "back", "kind": "egress", "lake": str(two), **sends}
     (pipelines / "back.yaml").write_text(json.dumps(form))
     sent = Commit(

@@ -31,7 +31,10 @@ from tidegate_local import kafka
 from tidegate_local.kafka import Broker
 
 ROWS = 40_000
-JSON = {"json": {"columns": "value STRING, n ARRAY<INT>"}}
+COLUMNS = {
+    "json": {"columns": "value STRING, n ARRAY<INT>"},
+    "csv": {"columns": "n STRING, value STRING"},
+}
 FORMATS = ("parquet", "json", "csv", "text", "lake", "again")
 VICTIMS = ("jvm", "tidegate", "broker")
 # Small requests, one at a time, so that the run can be killed half-way.
@@ -98,7 +101,7 @@ def case(terminal: Terminal, name: str, format_: str, rng: random.Random, **prod
         source = terminal.home / "in"
         source.mkdir()
         settings |= {
-            "source": {"path": str(source), "format": format_} | JSON.get(format_, {}),
+            "source": {"path": str(source), "format": format_} | COLUMNS.get(format_, {}),
             "columns": {"value": "value"},
         }
         if rng.random() < 0.5:

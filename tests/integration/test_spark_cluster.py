@@ -152,7 +152,11 @@ def test_csv_is_read_by_any_python_of_the_workers(
     terminal = Terminal(tmp_path, broker.bootstrap, environ=environ)
     (terminal.home / "in").mkdir()
     (terminal.home / "in/a.csv").write_bytes(b'id,text\r\n1,"two\r\nlines"\r\n2,""\r\n')
-    source = {"path": str(terminal.home / "in"), "format": "csv"}
+    source = {
+        "path": str(terminal.home / "in"),
+        "format": "csv",
+        "columns": "id STRING, text STRING",
+    }
     columns = {"key": "id", "value": "text", "partition": "0"}
     target = {"topic": "from-csv", "partitions": 1}
     terminal.egress("csv", source=source, columns=columns, target=target)

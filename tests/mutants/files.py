@@ -90,14 +90,7 @@ MUTANTS = (
         "spark/preflight.py",
         """if unfit := {each["file"]: each["unfit"] for each in inputs if each["unfit"]}:""",
         """if (unfit := {each["file"]: each["unfit"] for each in inputs}) and False:""",
-        "tests/spark/test_bad_files.py::test_the_first_of_many_files_of_csv",
-    ),
-    Mutant(
-        "CSV: the columns of most files count",
-        "spark/preflight.py",
-        ".most_common(1)",
-        ".most_common()[-1:]",
-        "tests/spark/test_bad_files.py::test_the_first_of_many_files_of_csv",
+        "tests/spark/test_bad_files.py::test_files_of_csv_with_another_header",
     ),
     Mutant(
         "CSV: a number of a language has groups of three digits",

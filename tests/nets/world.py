@@ -184,7 +184,7 @@ class World:
         job = EgressJob.read(Path(given.args[0]))
         bad = {name: "row 1 is bad" for name, _ in job.source.files if name in self.bad}
         if bad and not job.tombstones:
-            form = {"message": "1 file cannot be sent", "files": bad, "columns": None}
+            form = {"message": "1 file cannot be sent", "files": bad}
             (directory / REFUSED).write_text(json.dumps(form))
             raise StageFailed("refused")
         store = self.open_store(self.objects, "out")
@@ -206,7 +206,7 @@ class World:
                       for name, _ in job.source.files],
             "receipts": [{"topic": "t", "partition": 0, "before": since, "after": len(self.sent),
                           "sent": rows.total(), "duplicates": twice}],
-            "broken_order": [], "proof": "full", "columns": None, "versions": {},
+            "broken_order": [], "proof": "full", "versions": {},
         }  # fmt: skip
         (directory / DONE).write_text(json.dumps(done))
 

@@ -75,8 +75,10 @@ def test_bad_in_ten_ways(pipeline: EgressPipeline, topic: str, good: int) -> Non
 
 
 @pytest.mark.parametrize("columns", [{"value": "id"}, {"key": "name", "value": "id"}])
-def test_the_first_of_many_files_of_csv(pipeline: EgressPipeline, columns: dict[str, str]) -> None:
-    """It decides about no other, whichever error comes first: its columns are those of few."""
+def test_files_of_csv_with_another_header(
+    pipeline: EgressPipeline, columns: dict[str, str]
+) -> None:
+    """They are excluded beside a file that is damaged, whichever error comes first."""
     pipeline.set_source("csv")
     pipeline.settings["columns"] = columns
     pipeline.put("a.csv", "id,nme\n1,x\n")
@@ -87,15 +89,14 @@ def test_the_first_of_many_files_of_csv(pipeline: EgressPipeline, columns: dict[
         pipeline.run_all()
     named = [each["file"] for each in left_out.value.numbers["left_out"]]
     assert named == ["a.csv", "b.csv.gz"]
-    assert pipeline.fold().columns == {"csv": (("id", "string"), ("name", "string"))}
     applications = len(pipeline.jobs)
     with pytest.raises(PartitionsLeftOut, match=r"a\.csv: its header is id, nme"):
-        pipeline.run_all("again")  # by the columns of the commit, which judged it before
+        pipeline.run_all("again")
     assert len(pipeline.jobs) == applications
 
 
 def test_files_without_a_header(pipeline: EgressPipeline) -> None:
-    """The number of columns is that of most files."""
+    """The number of columns is the pipeline's."""
     pipeline.set_source("csv", options={"header": False})
     for name, line in (("a", "1,x,y\n"), ("b", "1,x\n"), ("c", "2,x\n")):
         pipeline.put(f"{name}.csv", line)
@@ -104,25 +105,6 @@ def test_files_without_a_header(pipeline: EgressPipeline) -> None:
     ):
         pipeline.run_all()
     assert pipeline.fold().sent.keys() == {"b.csv", "c.csv"}
-
-
-def test_columns_that_were_guessed_before_the_first_commit(pipeline: EgressPipeline) -> None:
-    """A file was left out for columns that most others had, which were never sent: it is tried
-    again when the first commit has decided.
-    """
-    pipeline.set_source("csv")
-    pipeline.put("a.csv", "id,name\n1,x\n")
-    for name in "bc":
-        pipeline.put(f"{name}.csv", "id,nme\n1,x,y\n")
-    for run in ("one", "again"):
-        with pytest.raises(PartitionsLeftOut):
-            pipeline.run_all(run)
-        assert (pipeline.records(), len(pipeline.jobs)) == ([], 1)
-    pipeline.put("d.csv", "id,name\n2,x\n")
-    for run in ("two", "three"):
-        with pytest.raises(PartitionsLeftOut):
-            pipeline.run_all(run)
-    assert pipeline.fold().sent.keys() == {"a.csv", "d.csv"}
 
 
 def test_a_file_that_is_gone_is_not_bad(pipeline: EgressPipeline) -> None:

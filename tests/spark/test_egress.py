@@ -284,7 +284,7 @@ def test_empty_files_are_committed_once(pipeline: EgressPipeline) -> None:
     ):
         pipeline.settings["name"] = f"out{number}"
         pipeline.put(f"{format_}/a", content)
-        pipeline.settings["source"] = {"path": f"{pipeline.source}/{format_}", "format": format_}
+        pipeline.set_source(format_, path=f"{pipeline.source}/{format_}")
         report = pipeline.run_all("one")
         assert (report["rows"], report["files"]) == (0, ["a"])
         assert pipeline.run_all("two")["commit"] is None

@@ -30,7 +30,7 @@ def put(pipeline: EgressPipeline, format_: str) -> None:
         else:
             header = ["value"] if format_ == "csv" else []
             path.write_text("".join(f"{each}\n" for each in header + values))
-    more = {"columns": "value STRING"} if format_ == "json" else {}
+    more = {"columns": "value STRING"} if format_ in ("csv", "json") else {}
     pipeline.set_source(format_, **more)
     pipeline.settings["columns"] = {"value": "value"}
 

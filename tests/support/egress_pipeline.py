@@ -57,7 +57,9 @@ class EgressPipeline:
         return path
 
     def set_source(self, format_: str, **source: Any) -> None:
-        """Make the source files of a format."""
+        """Make the source files of a format; those of CSV have two columns of text."""
+        if format_ == "csv":
+            source = {"columns": "id STRING, name STRING", **source}
         self.settings["source"] = {"path": str(self.source), "format": format_, **source}
 
     @property

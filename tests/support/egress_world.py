@@ -131,7 +131,6 @@ def sends_all(job: EgressJob, directory: Path) -> None:
         ],
         "broken_order": [],
         "proof": "full",
-        "columns": None,
         "versions": {},
     }  # fmt: skip
     (directory / DONE).write_text(json.dumps(done))
@@ -168,7 +167,7 @@ def refuses(*names: str) -> Application:
         if names and not bad:
             sends_all(job, directory)
             return
-        form = {"message": "row 7 is bad", "files": bad, "columns": None}
+        form = {"message": "row 7 is bad", "files": bad}
         (directory / REFUSED).write_text(json.dumps(form))
         raise StageFailed("refused")
 

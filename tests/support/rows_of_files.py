@@ -7,7 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tidegate.spark import file_rows, source_rows
+from tidegate.core import schema
+from tidegate.spark import csv_records, csv_rows, file_rows, source_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
 
 
@@ -27,11 +28,19 @@ def select(
 ) -> DataFrame:
     given = source(format_, *paths, ddl=ddl, **options)
     if format_ == "csv" and ddl is None:
-        columns_of = file_rows.csv_names(session, given)
-        given = replace(given, header=columns_of.get(paths[0].name, ("_c0",)))
+        given = replace(given, columns=_columns_of_csv(given, paths[0]))
     found = source_rows.select(session, given, columns)
     assert file_rows.files_read(session, given, found) == {path.name for path in paths}
     return found
+
+
+def _columns_of_csv(given: RowSource, path: Path) -> str:
+    """Return columns of text, as the first record of a file names them."""
+    dialect = csv_rows.dialect(given)
+    lines = path.read_bytes().split(dialect.line_end.encode())
+    values = next(csv_records.records(lines, dialect)).values or ["none"]
+    names = values if dialect.header else [f"_c{i}" for i in range(len(values))]
+    return schema.ddl([schema.Field(name or "", schema.Type("string")) for name in names])
 
 
 def rows(

@@ -18,7 +18,6 @@ from support.egress_world import (
 )
 from support.egress_world import (
     dies_while_sending,
-    sends_all,
 )
 from support.ingest_steps import plan, publish, stage
 from support.ingest_world import World, ranges
@@ -44,7 +43,6 @@ from tidegate.ingest.run import ingest
 from tidegate.lake import attempts, decodings, plans
 from tidegate.lake.footers import arrow_type
 from tidegate.lake.sweeping import sweep
-from tidegate.spark.egress_job import DONE, EgressJob
 from tidegate.spark.ingest_job import IngestJob
 from unit.egress import conftest as egress_fixtures
 
@@ -309,7 +307,7 @@ def test_files_have_the_columns_of_the_first_commit(sending: Egress) -> None:
     away = aside(sending, "a.parquet")
     pq.write_table(pa.table({"y": ["b"]}), source / "b.parquet")
     assert sending.send_and_publish("two")["files"] == ["b.parquet"]
-    assert sending.fold.columns == {"parquet": (("y", "string"),)}
+    assert sending.fold.columns == (("y", "string"),)
     back(away)
     with suppress(TidegateError):
         sending.send_and_publish("one")
@@ -318,39 +316,16 @@ def test_files_have_the_columns_of_the_first_commit(sending: Egress) -> None:
     assert left.file == "a.parquet"
 
 
-def of_columns(*names: str) -> Any:
-    def sends(job: EgressJob, directory: Path) -> None:
-        sends_all(job, directory)
-        done = json.loads((directory / DONE).read_text())
-        given = job.source.header or names
-        done["columns"] = [[name, "string"] for name in given]
-        (directory / DONE).write_text(json.dumps(done))
-
-    return sends
-
-
-def test_of_csv_the_first_plan_knows_none(sending: Egress) -> None:
-    """A plan from before the first commit does not know its columns: another one does."""
-    sending.settings["source"] = {"path": str(sending.home / "in"), "format": "csv"}
-    sending.put(**{"a.csv": "x\n1\n"})
-    assert sending.plan("one").plan.columns is None
-    away = aside(sending, "a.csv")
-    sending.put(**{"b.csv": "y\n1\n"})
-    sending.send_and_publish("two", of_columns("y"))
-    back(away)
-    with suppress(TidegateError):
-        sending.send("one", of_columns("x"))
-    assert [job.source.header for job in sending.ran[1:]] in ([], [("y",)]), "sent without a look"
-
-
 # --- d. Clusters ----------------------------------------------------------------------------------
 
 
-def test_two_plans_that_do_not_know_the_columns() -> None:
-    """The first claim of a format decides: the other one waits, whatever its columns are."""
-    fold = folded(claim("p1", "a.csv", columns={"csv": None}))
-    assert isinstance(judge(fold, claim("p2", "b.csv", columns={"csv": None})), Refused)
-    assert judge(fold, claim("p2", "b.csv", columns={"parquet": None})) == Accepted()
+def test_two_plans_before_the_first_commit() -> None:
+    """The first claim decides the columns: another one waits, if its own are others."""
+    x, y = (("x", "string"),), (("y", "string"),)
+    fold = folded(claim("p1", "a.parquet", columns=x))
+    assert isinstance(judge(fold, claim("p2", "b.parquet", columns=y)), Refused)
+    assert judge(fold, claim("p2", "b.parquet", columns=x)) == Accepted()
+    assert judge(fold, claim("p2", "b.parquet")) == Accepted()
 
 
 def test_a_ledger_is_of_one_cluster() -> None:

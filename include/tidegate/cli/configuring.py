@@ -184,7 +184,8 @@ def init(
     elif len(topics) == 1:
         from tidegate.egress.proposal import columns_below
 
-        columns = columns_below(source) if file_format == "json" and source else None
+        has_proposal = source and file_format in ("json", "csv")
+        columns = columns_below(str(source), str(file_format)) if has_proposal else None
         text = scaffold.egress(name, str(source), str(file_format), topics[0], lake, kafka, columns)
     else:
         raise ConfigurationError("give one --topic: several need target.topics in the file")

@@ -101,7 +101,7 @@ class Commit(Document):
     In egress, a plan's rows are in the target: `manifest` lists the files that were sent,
     `accounts` has the ranges of a lake with the rows that were sent or quarantined, `receipts` what
     each target partition got, `broken_order` the target partitions whose rows are out of order.
-    `columns`, by format, are those that files without declared ones have from now on: of the first
+    `columns` are those that Parquet files without declared ones have from now on: of the first such
     commit. The files that it `replaces` stay under `data/` for `keep_replaced` seconds. `decoded`
     are the topics whose rows have typed columns.
     """
@@ -119,7 +119,7 @@ class Commit(Document):
     receipts: tuple[Receipt, ...] = ()
     replaces: Replaces = ()
     broken_order: Annotated[tuple[str, ...], OMITTED] = ()
-    columns: Annotated[Mapping[str, Columns] | None, OMITTED] = None
+    columns: Annotated[Columns | None, OMITTED] = None
     keep_replaced: Annotated[int, OMITTED] = 0
     decoded: Annotated[Mapping[str, Decoded] | None, OMITTED] = None
 
@@ -206,7 +206,7 @@ class Claim(Document):
     supersedes: str | None = None
     root: str | None = None
     cluster_id: Annotated[str | None, OMITTED] = None
-    columns: Annotated[Mapping[str, Columns | None] | None, OMITTED] = None
+    columns: Annotated[Columns | None, OMITTED] = None
 
     @property
     def partitions(self) -> set[tuple[str, int]]:
@@ -233,8 +233,7 @@ class Release(Document):
 
     `how`: after `nothing sent` and `resend` its files or ranges can be sent again, after `declare
     sent` they count as sent. `refused` are files that cannot be sent, with the reasons: no plan has
-    them until they change, or the settings by which they are `judged_by`, or the first commit has
-    other `columns` than they were judged by.
+    them until they change, or the settings by which they are `judged_by`.
     """
 
     kind: ClassVar[str] = "release"
@@ -244,7 +243,6 @@ class Release(Document):
     reason: str
     refused: tuple[LeftOutFile, ...] = ()
     judged_by: Annotated[str | None, OMITTED] = None
-    columns: Annotated[Columns | None, OMITTED] = None
 
 
 def _split(topics: Mapping[str, Any], ranges: str) -> dict[str, Any]:

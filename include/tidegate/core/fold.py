@@ -21,22 +21,16 @@ RESEND = "resend"
 
 @dataclass(frozen=True, slots=True)
 class RefusedFile:
-    """A file that a plan could not send: its etag, by which settings and columns it was judged, and
-    why.
-    """
+    """A file that a plan could not send: its etag, by which settings it was judged, and why."""
 
     etag: str
     judged_by: str
     reason: str
     plan_id: str
-    columns: Columns | None = None
 
-    def stands(self, etag: str, judged_by: str, columns: Columns | None) -> bool:
-        """Return whether the file would be refused again, as it and the settings are now; `columns`
-        are those of the first commit, if there was one.
-        """
-        others = self.columns and columns and self.columns != columns
-        return (self.etag, self.judged_by) == (etag, judged_by) and not others
+    def stands(self, etag: str, judged_by: str) -> bool:
+        """Return whether the file would be refused again, as it and the settings are now."""
+        return (self.etag, self.judged_by) == (etag, judged_by)
 
 
 class LiveDecoding(NamedTuple):
@@ -76,7 +70,7 @@ class Fold:
     claims: dict[str, Claim] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)  # file name → etag
     refused: dict[str, RefusedFile] = field(default_factory=dict)  # by file name
-    columns: dict[str, Columns] = field(default_factory=dict)  # of the first files, by format
+    columns: Columns | None = None  # of the first Parquet files that declared none
     roots: set[str] = field(default_factory=set)  # directories that names of sent files are below
     target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)  # plans of replays that were declared sent
@@ -99,7 +93,7 @@ class Fold:
                     self._replace(part)
                 self.committed[entry.plan_id, entry.chunk] = n
                 self.cluster_id = entry.cluster_id
-                self.columns = {**(entry.columns or {}), **self.columns}
+                self.columns = self.columns or entry.columns
                 for topic, decoded in (entry.decoded or {}).items():
                     offsets = sum(a.end - a.start for a in entry.accounts[topic].values())
                     self._decode(topic, decoded.sha256, entry.plan_id, offsets)
@@ -132,11 +126,7 @@ class Fold:
                 reasons = {each.file: each.reason for each in entry.refused}
                 for file in (file for file in claim.files if file.name in reasons):
                     self.refused[file.name] = RefusedFile(
-                        file.etag,
-                        entry.judged_by or "",
-                        reasons[file.name],
-                        entry.plan_id,
-                        entry.columns,
+                        file.etag, entry.judged_by or "", reasons[file.name], entry.plan_id
                     )
                 if entry.how == "declare sent":
                     self._send(claim)

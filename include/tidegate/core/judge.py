@@ -151,10 +151,8 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
             return Refused(f"plan {other.plan_id} sends of partition {min(both)[1]}")
         if claim.root and other.root and overlap(claim.root, other.root):
             return Refused(f"plan {other.plan_id} sends files below {other.root}")
-        mine, theirs = claim.columns or {}, other.columns or {}
-        for kind in mine.keys() & theirs.keys() - fold.columns.keys():
-            if mine[kind] is None or mine[kind] != theirs[kind]:
-                return Refused(f"plan {other.plan_id} decides the columns of {kind}")
+        if _differ(claim.columns, other.columns):
+            return Refused(f"plan {other.plan_id} decides the columns of Parquet files")
     if same := sorted(f.name for f in claim.files if fold.sent.get(f.name) == f.etag):
         return Refused(f"{same[0]} was sent already")
     if claim.lane != RESEND and (sent := sorted(names & fold.sent.keys())):
@@ -193,8 +191,8 @@ def _compared(fold: Fold, commit: Commit) -> Accepted | Unchecked:
     return Unchecked(unchecked) if unchecked else Accepted()
 
 
-def _differ(one: str | None, other: str | None) -> bool:
-    """Return whether two ids that are known are of different clusters."""
+def _differ(one: object, other: object) -> bool:
+    """Return whether both are known and differ."""
     return None not in (one, other) and one != other
 
 
@@ -202,19 +200,18 @@ def moved(
     fold: Fold,
     cluster_id: str | None,
     root: str | None = None,
-    columns: Mapping[str, Columns | None] | None = None,
+    columns: Columns | None = None,
 ) -> str | None:
     """Return what of a plan the ledger contradicts: its cluster, the root of its files' names, or
-    their columns, by format; None: nothing.
+    the columns of Parquet files; None: nothing.
     """
     if _differ(cluster_id, fold.cluster_id):
         return f"it is of cluster {cluster_id}, and the ledger of {fold.cluster_id}"
     for was in sorted(fold.roots):
         if root and overlap(root, was):
             return f"files were sent by their names below {was}, and it has them below {root}"
-    for kind, given in (columns or {}).items():
-        if given != fold.columns.get(kind, given):
-            return f"its files of {kind} have other columns than those that were sent first"
+    if _differ(columns, fold.columns):
+        return "its Parquet files have other columns than those that were sent first"
     return None
 
 

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class Backlog:
     """The unsent `files` of a path, or the `unsent` offsets of a lake; `left_out` is excluded.
 
-    `taken` are the files that the next run sends, whose `columns` must be these if they are known;
+    `taken` are the files that the next run sends; Parquet without declared ones has `columns`;
     `young` files are newer than `settle` allows: all of them have settled in `settles_in` seconds.
     """
 
@@ -82,21 +82,21 @@ def read_backlog(
         )
     new, left_out, judge = [], list(listed.left_out), judged_by(byte_settings(spec), spec)
     same = unchanged(root, store, fold, listed.files)
-    columns = fold.columns.get(str(spec.source.format)) if spec.source.columns is None else None
     for file in listed.files:
         if fold.sent.get(file.name) == file.etag or file.name in same:
             continue
-        reason = _exclusion(fold, file, judge, columns, own if resend else None)
+        reason = _exclusion(fold, file, judge, own if resend else None)
         if reason is None:
             new.append(file)
         else:
             left_out.append(LeftOutFile(file.name, reason))
     taken: list[SourceFile] = []
+    columns: Columns | None = None
     if max_records is not None:
         candidates: Iterable[SourceFile | LeftOutFile] = new
         if spec.source.format == "parquet":
             columns, candidates = sources.read_footers(
-                root, new, spec.max_files, columns, any_columns=spec.source.columns is not None
+                root, new, spec.max_files, fold.columns, any_columns=spec.source.columns is not None
             )
         else:
             candidates = (_readable(root, file) for file in new)
@@ -157,13 +157,12 @@ def _exclusion(
     fold: Fold,
     file: SourceFile,
     judge: str,
-    columns: Columns | None,
     resent_by: Collection[str] | None,
 ) -> str | None:
     """Return why a file is not sent; None if it is. `resent_by` are the plans of a `--resend`."""
     refused = fold.refused.get(file.name)
     counts = refused and (resent_by is None or refused.plan_id in resent_by)
-    if refused and counts and refused.stands(file.etag, judge, columns):
+    if refused and counts and refused.stands(file.etag, judge):
         return refused.reason
     return _SENT_BEFORE if file.name in fold.sent and resent_by is None else None
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from tidegate.broker.target import TargetSurvey
 from tidegate.core.entries import Claim, Release
 from tidegate.core.judge import Adopt, Lost, Moved, PartlyCovered, Refused
-from tidegate.core.plan import Columns, LeftOutFile, Plan
+from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.egress.lake_source import window_of
-from tidegate.egress.plan import columns_of, root_of
+from tidegate.egress.plan import root_of
 from tidegate.egress.sender import TaskEnded, cluster_sender, sender_identity
 from tidegate.egress.takeover import not_dead
 from tidegate.errors import ConfigurationError, PlanDead, SenderAlive
@@ -58,7 +58,7 @@ def claim(
         root=root_of(plan).url if plan.files else None,
         spark=opened.run.spark.line,
         cluster_id=plan.cluster_id,
-        columns=columns_of(plan),
+        columns=plan.columns,
     )
     match ledger.append(new, run=run.run_id):
         case Refused(reason):
@@ -96,7 +96,6 @@ def release_unsent(
     reason: str,
     refused: Sequence[LeftOutFile] = (),
     judge: str | None = None,
-    columns: Columns | None = None,
 ) -> None:
     """Release a claim for which it is proven that nothing was sent; `refused` cannot be sent."""
     release = Release(
@@ -106,7 +105,6 @@ def release_unsent(
         reason=reason[:1000],
         refused=tuple(refused),
         judged_by=judge,
-        columns=columns,
     )
     if isinstance(opened.ledger.append(release, run=opened.run.run_id), Lost):
         logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)

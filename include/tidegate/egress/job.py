@@ -40,7 +40,6 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
         window=window_of(plan),
         counts=counts,
         where=plan.where,
-        header=tuple(name for name, _ in plan.columns) if plan.columns else None,
         largest=largest,
     )
 

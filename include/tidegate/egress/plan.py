@@ -12,7 +12,7 @@ from tidegate.core.chunking import chunked
 from tidegate.core.fold import REPLAY, RESEND, Fold
 from tidegate.core.judge import moved
 from tidegate.core.offsets import Window
-from tidegate.core.plan import Columns, Plan, TargetTopic
+from tidegate.core.plan import Plan, TargetTopic
 from tidegate.core.requests import Live
 from tidegate.core.source_root import overlap
 from tidegate.egress import pipeline_cycles, replay
@@ -250,7 +250,7 @@ def _is_claimable(fold: Fold, plan: Plan) -> bool:
         return False  # its claim was released
     is_live = plan.files and plan.lane != REPLAY
     root = root_of(plan).url if is_live else None
-    if moved(fold, plan.cluster_id, root, columns_of(plan) if is_live else None):
+    if moved(fold, plan.cluster_id, root, plan.columns if is_live else None):
         return False
     if plan.files:
         sent = (
@@ -260,16 +260,6 @@ def _is_claimable(fold: Fold, plan: Plan) -> bool:
         )
         return not any(sent) and not sources.changed(root_of(plan), plan.files)
     return not fold.sent_part(window_of(plan), plan.topics)
-
-
-def columns_of(plan: Plan) -> dict[str, Columns | None] | None:
-    """Return the columns of a plan's files by format, as its claim has them: None where it does not
-    know them; nothing where they are declared, or of a lake.
-    """
-    source = plan.byte_settings["source"]
-    is_known = source["format"] in ("csv", "parquet")  # of others no commit has columns
-    is_open = bool(plan.files) and is_known and source["columns"] is None
-    return {source["format"]: plan.columns} if is_open else None
 
 
 def root_of(plan: Plan) -> Root:

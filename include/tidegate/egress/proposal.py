@@ -1,12 +1,14 @@
-"""A proposal of `source.columns` for JSON files, by the lines at their beginning."""
+"""A proposal of `source.columns` for files of JSON or CSV, by the lines at their beginning."""
 
 from __future__ import annotations
 
+import csv
 import zlib
 from collections.abc import Iterable, Sequence
 
 from tidegate.core import sampled_columns, schema
 from tidegate.core.plan import SourceFile
+from tidegate.core.schema import Field, Type
 from tidegate.core.source_root import Root
 from tidegate.errors import TidegateError
 from tidegate.lake import sources
@@ -29,13 +31,28 @@ def proposed_columns(root: Root, files: Sequence[SourceFile]) -> str | None:
     return columns_of(lines[:LINES])
 
 
-def columns_below(path: str) -> str | None:
-    """Return the DDL for a `source.path`; None if no file can be read there."""
+def columns_below(path: str, file_format: str) -> str | None:
+    """Return the DDL for a `source.path` of JSON or CSV; None if no file can be read there."""
     try:
         root = Root.of(path)
-        return proposed_columns(root, sources.listing(root, settle=0).files)
-    except (TidegateError, ValueError):
+        files = sources.listing(root, settle=0).files
+        if file_format == "json":
+            return proposed_columns(root, files)
+        return columns_of_header(_lines(sources.beginning(root, files[0].name, _BYTES))[:1])
+    except (TidegateError, ValueError, IndexError):
         return None
+
+
+def columns_of_header(lines: Iterable[bytes]) -> str | None:
+    """Return Spark's DDL for the first line of a CSV file: each column is a STRING.
+
+    None if it does not name columns, or has another separator: the run that refuses it says which.
+    """
+    names = next(csv.reader(line.decode() for line in lines), [])
+    has_other_separator = len(names) == 1 and any(sep in names[0] for sep in ";\t|")
+    if has_other_separator or len({name.lower() for name in names if name}) < len(names):
+        return None
+    return schema.ddl([Field(name, Type("string")) for name in names]) or None
 
 
 def columns_of(lines: Iterable[bytes]) -> str | None:

@@ -131,13 +131,11 @@ def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
         elif there[name].etag != fold.sent[name] and name not in same:
             complaints.append(f"{name} has changed since: `tidegate run --resend` sends it")
     taken, columns = list(there.values()), None
-    if spec.source.columns is None:
-        columns = fold.columns.get(str(spec.source.format))
-        if spec.source.format == "parquet":
-            columns, judged = sources.read_footers(root, taken, len(taken), columns)
-            whole = list(judged)
-            complaints += [str(each) for each in whole if isinstance(each, LeftOutFile)]
-            taken = [each for each in whole if isinstance(each, SourceFile)]
+    if spec.source.format == "parquet" and spec.source.columns is None:
+        columns, judged = sources.read_footers(root, taken, len(taken), fold.columns)
+        whole = list(judged)
+        complaints += [str(each) for each in whole if isinstance(each, LeftOutFile)]
+        taken = [each for each in whole if isinstance(each, SourceFile)]
     if complaints:
         more = [f"and {len(complaints) - _NAMED:,} more"] if complaints[_NAMED:] else []
         says = "".join(f"\n  - {each}" for each in complaints[:_NAMED] + more)

@@ -16,7 +16,7 @@ from tidegate import faults
 from tidegate.broker.target import TargetSurvey
 from tidegate.core import row_digest
 from tidegate.core.entries import Claim, Receipt
-from tidegate.core.plan import Columns, LeftOutFile, Plan
+from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.wording import counted
 from tidegate.egress import claims, replay
 from tidegate.egress.byte_settings import judged_by, line_ends
@@ -55,8 +55,6 @@ from tidegate.runs.steps import Submit
 from tidegate.spark.answers import LocalAnswers, ReadAnswer
 from tidegate.spark.egress_job import DONE, REFUSED, RowSource
 
-_MOST_PLANS = 20  # of one run, if each has files that cannot be sent
-
 logger = logging.getLogger(__name__)
 
 
@@ -68,11 +66,11 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
     Returns its manifest; None if the plan was committed before, or has no work. Makes a plan if the
-    run has no living one, and again without the files that cannot be sent. Raises RowsRefused or
+    run has no living one, and one more without the files that cannot be sent. Raises RowsRefused or
     SourceChanged before anything is sent, SendFailed or BrokerUnreachable if a retry must send the
     missing rows.
     """
-    for _ in range(_MOST_PLANS):
+    for _ in ("first", "second"):
         planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
         try:
             return _send(opened, planned, submit, task_ended)
@@ -82,10 +80,10 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
                     f"pipeline {planned.pipeline!r}, replay {opened.run.asked.id!r}: {refused}. "
                     "Nothing was sent: name the other files, or correct the cause and use a new id"
                 ) from None
-            logger.warning("plan %s: %s. What else waits is planned now", planned.id, refused)
+            logger.warning("plan %s: %s. Planning the remaining files", planned.id, refused)
     raise RowsRefused(
-        f"pipeline {opened.run.spec.name!r}: {_MOST_PLANS} plans one after another had files that "
-        "cannot be sent; the next run goes on. Nothing was sent"
+        f"pipeline {opened.run.spec.name!r}: the plan without the files that cannot be sent had "
+        "others; the next run excludes these, too. Nothing was sent"
     )
 
 
@@ -131,7 +129,6 @@ def _send(
             ),
             broken_order=tuple(result["broken_order"]),
             proof=result["proof"],
-            columns=planned.columns or _columns(result),
             versions={**result["versions"], "tidegate": tidegate.__version__},
         )
         deliveries.create(store, delivery)
@@ -140,11 +137,6 @@ def _send(
         sent = counted(delivery.rows, "row")
         logger.info("plan %s: sent and sealed: %s", planned.id, sent)
         return delivery
-
-
-def _columns(result: Mapping[str, Any]) -> Columns | None:
-    """Return the columns of a plan's files of CSV, if they were not declared."""
-    return tuple((name, kind) for name, kind in result["columns"] or ()) or None
 
 
 def _sent_files(
@@ -275,11 +267,8 @@ def _run_application(
         if isinstance(failure, OutOfMemory) and not refused and has_lines:
             files = sources.with_long_lines(root_of(plan), plan.files, line_ends(plan))
             reason = "; ".join([*map(str, files)] or [reason])
-        judge, columns = None, None
-        if files:
-            judge = judged_by(plan.byte_settings, run.spec)
-            columns = plan.columns or (_columns(refused) if refused else None)
-        claims.release_unsent(opened, claim, reason, files, judge, columns)
+        judge = judged_by(plan.byte_settings, run.spec) if files else None
+        claims.release_unsent(opened, claim, reason, files, judge)
         clear(own, opened.store)
         if files:
             raise _FilesRefused(reason)

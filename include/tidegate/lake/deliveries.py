@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Commit, Receipt, accounts_of
 from tidegate.core.fold import REPLAY, Fold
-from tidegate.core.json_codec import OMITTED, StoredDocument
+from tidegate.core.json_codec import StoredDocument
 from tidegate.core.judge import Verdict
-from tidegate.core.plan import Columns, Plan
+from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
 from tidegate.lake import committing, json_documents
 from tidegate.lake.attempts import Attempt
@@ -43,7 +43,6 @@ class Delivery(StoredDocument):
 
     `files` are sorted by name; `broken_order` names the target partitions, or topics, in which rows
     are not in their order. `proof`: by `counts` of the brokers, or `full`, by reading all back.
-    `columns` are those of the files, of CSV and Parquet without declared ones.
     """
 
     plan_id: str
@@ -53,7 +52,6 @@ class Delivery(StoredDocument):
     broken_order: tuple[str, ...]
     proof: str
     versions: Mapping[str, str]
-    columns: Annotated[Columns | None, OMITTED] = None
 
     @property
     def rows(self) -> int:
@@ -98,22 +96,15 @@ def commit(ledger: Ledger, plan: Plan, delivery: Delivery, *, run: str) -> Appen
     counted = {
         (r.topic, r.partition): rows.get(f"{plan.topics[r.topic]}/{r.partition}", 0) for r in window
     }
+    # A replay decides nothing for other runs.
+    is_first = plan.lane != REPLAY and ledger.fold.columns is None
     entry = replace(
         committing.commit_entry(plan, delivery.of, accounts_of(window, counted), delivery.sha256),
         receipts=delivery.receipts,
         broken_order=delivery.broken_order,
-        columns=_first_columns(ledger.fold, plan, delivery),
+        columns=plan.columns if is_first else None,
     )
     return committing.append(ledger, entry, run=run)
-
-
-def _first_columns(fold: Fold, plan: Plan, delivery: Delivery) -> dict[str, Columns] | None:
-    """Return the columns that files of the plan's format have from now on, if there were none."""
-    if plan.lane == REPLAY:  # it decides nothing for other runs
-        return None
-    if delivery.columns is None or (kind := plan.byte_settings["source"]["format"]) in fold.columns:
-        return None
-    return {kind: delivery.columns}
 
 
 def sent_contents(store: Store, fold: Fold, names: Collection[str]) -> dict[str, tuple[int, str]]:

@@ -37,8 +37,8 @@ from tidegate.spark.egress_job import LINE
 class Source(Strict):
     """What is sent: files below a root, or the lake of an ingest pipeline.
 
-    `columns` is a schema in Spark's DDL; without it Parquet has its own, CSV has texts, and JSON
-    none.
+    `columns` is a schema in Spark's DDL, which CSV must have; without it Parquet has its own, and
+    JSON none.
     """
 
     path: Path | None = None
@@ -59,6 +59,11 @@ class Source(Strict):
             case "options" if format_ := given.get("format"):
                 if wrong := file_reader_options.complaints(format_, as_texts(value)):
                     return "options", wrong
+            case "columns" if value is None and given.get("format") == "csv" and given.get("path"):
+                return "columns", (
+                    "missing: CSV needs its columns, as 'id BIGINT, name STRING'; `tidegate init` "
+                    "proposes them from the header of a file"
+                )
             case "columns" if value is not None and given.get("format") in ("json", "csv"):
                 try:
                     fields = schema.parse(value)

@@ -11,6 +11,7 @@ from tidegate.pipelines.value_types import is_pipeline_name
 
 SCHEMA = "pipeline.schema.json"
 """The file of JSON Schema beside the pipelines, for editors."""
+_EXAMPLE = "id BIGINT, name STRING"
 _HEAD = f"""\
 # yaml-language-server: $schema={SCHEMA}
 # All keys: docs/configuration.md. Settings of Kafka and Spark: tidegate settings.
@@ -75,9 +76,13 @@ def egress(
 ) -> str:
     """Return the text of an egress pipeline's file; `source` is a path or an ingest pipeline.
 
-    `columns` are proposed, as a comment, for `source.columns`.
+    `columns` are proposed for `source.columns`, for JSON as a comment; CSV without has an example.
     """
     form = {"lake": source} if is_pipeline_name(source) else {"path": source, "format": file_format}
+    columns_of_csv = ""
+    if file_format == "csv" and "path" in form:  # which cannot do without
+        form, columns = {**form, "columns": columns or _EXAMPLE}, None
+        columns_of_csv = "  # columns: as in the header of the files"
     proposed = (
         "# For expressions that name keys of JSON; by the first lines of the files:\n"
         f"# source: {_yaml({**form, 'columns': columns})}\n"
@@ -87,7 +92,7 @@ def egress(
     return f"""\
 {_HEAD}name: {_yaml(name)}  # also the name of this file
 kind: egress
-source: {_yaml(form)}
+source: {_yaml(form)}{columns_of_csv}
 {proposed}target:
   kafka: {_yaml(kafka)}  # an Airflow connection; in a terminal AIRFLOW_CONN_<ID>
   topic: {_yaml(topic)}

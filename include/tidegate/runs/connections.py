@@ -218,8 +218,10 @@ def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
     if spark.home and isinstance(spec, Egress) and spec.source.format:
         default = "value" if spec.source.format == "text" else WHOLE
         columns = [sql for _, sql in spec.columns if sql] + [spec.columns.value or default]
-        declares = bool(spec.source.columns)
-        if why := spark_lines.complaint(spark.line, spec.source.format, columns, declares=declares):
+        source = spec.source
+        if why := spark_lines.complaint(
+            spark.line, source.format, columns, declared=source.columns
+        ):
             raise ConfigurationError(why)
 
 

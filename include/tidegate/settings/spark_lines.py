@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tidegate.core.schema import Type, parse
+
 PINNED = "4.0"
 """The line of the PySpark that the extra `spark` and the lock have."""
 OLDEST = "3.5"
 _WHOLE = "4.0"
+_STRING = Type("string")
 
 
 def line(version: str) -> str:
@@ -29,16 +32,18 @@ def is_partial(version: str) -> bool:
 
 
 def complaint(
-    version: str, source: str | None, columns: Collection[str], *, declares: bool = False
+    version: str, source: str | None, columns: Collection[str], *, declared: str | None = None
 ) -> str | None:
     """Return why a Spark cannot read a source of this format, or compute its columns.
 
-    None: it can. `*` among the columns is the row as JSON; `declares`: the columns have types.
+    None: it can. `*` among the columns is the row as JSON; `declared` is `source.columns`.
     """
-    is_typed = source == "csv" and declares
-    if is_partial(version) and (source == "json" or is_typed or "*" in columns):
+    if not is_partial(version):
+        return None
+    is_typed = source == "csv" and any(kind != _STRING for _, kind in parse(declared or ""))
+    if source == "json" or is_typed or "*" in columns:
         return (
-            f"Spark {version}: files of JSON, source.columns of CSV, and rows as JSON "
+            f"Spark {version}: files of JSON, columns of CSV other than STRING, and rows as JSON "
             "(columns.value: '*', the default of Parquet and CSV), need Spark "
             f"{_WHOLE} or later"
         )

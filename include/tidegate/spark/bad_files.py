@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
-from tidegate.spark import file_rows, records, source_rows
+from tidegate.spark import records, source_rows
 from tidegate.spark.compatibility import condition
 from tidegate.spark.egress_job import EgressJob, RowSource
 from tidegate.spark.expressions import NotComputable
@@ -53,11 +53,6 @@ def without(job: EgressJob, names: Iterable[str]) -> EgressJob:
     left_out = set(names)
     files = tuple(each for each in job.source.files if each[0] not in left_out)
     return replace(job, source=replace(job.source, files=files))
-
-
-def needs_columns(source: RowSource) -> bool:
-    """Return whether the columns of the files are not known yet."""
-    return source.format == "csv" and not source.columns and source.header is None
 
 
 def blamed(spark: SparkSession, job: EgressJob, error: Exception) -> dict[str, str]:
@@ -125,9 +120,6 @@ def _failure(spark: SparkSession, job: EgressJob) -> Exception | None:
     """Return the error of reading all rows and computing all columns, if there is one."""
     failure: Exception | None = None
     try:
-        if needs_columns(job.source):
-            file_rows.csv_names(spark, job.source)
-            return None
         source_rows.select(spark, job.source, {})
     except SPARK_ERRORS as error:
         failure = error

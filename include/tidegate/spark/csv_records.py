@@ -79,17 +79,6 @@ def rows(
             yield None, values, None, text if with_text else None
 
 
-def names(lines: Iterable[Line], dialect: Dialect) -> Iterator[tuple[list[str]]]:
-    """Yield the columns of one file, if its first record names them."""
-    first = next(records(_of_one_file(lines), dialect), None)
-    if first is None or first.values is None:
-        return
-    if not dialect.header:
-        yield ([f"_c{i}" for i in range(len(first.values))],)
-    elif not _name_complaint(first.values, dialect):
-        yield ([name or "" for name in first.values],)
-
-
 def records(lines: Iterable[bytes], dialect: Dialect) -> Iterator[Record]:
     """Yield the records of one file, from its lines without their ends, in order.
 
@@ -138,7 +127,7 @@ def _complaint(header: Record, columns: Sequence[str], dialect: Dialect) -> str 
         return None
     return _name_complaint(header.values, dialect) or (
         f"its header is {', '.join(map(str, header.values))}, and not {', '.join(columns)}: keep "
-        "files of other columns apart by source.path, or give source.columns"
+        "files of other columns apart by source.path, or correct source.columns"
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from pyspark import cloudpickle
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.core.schema import Field, Type, parse
+from tidegate.core.schema import Type, parse
 from tidegate.spark import csv_records, row_json
 from tidegate.spark.csv_records import Dialect
 from tidegate.spark.decoded import hidden
@@ -51,11 +51,8 @@ def read(
 
     `file` and `row` are the identity of a row of that task.
     """
-    if source.columns:
-        fields = parse(source.columns)
-    else:
-        header = source.header or ("_c0",)  # Spark needs one, also of empty files
-        fields = tuple(Field(name, _STRING) for name in header)
+    assert source.columns, "validation refuses CSV without its columns"
+    fields = parse(source.columns)
     names = [name for name, _ in fields]
     is_typed = any(kind != _STRING for _, kind in fields)
     read_rows = partial(
@@ -94,15 +91,6 @@ def read(
     as_json = row_json.as_json(names, nulls=True)
     number = F.coalesce(record["row"], row)
     return RowFrame(frame, file, number, as_json, record["fault"], record["text"], (_BAD_ROW,))
-
-
-def names(spark: SparkSession, lines: DataFrame, source: RowSource, file: Column) -> list[Row]:
-    """Return `file` and `names` of each file whose first record names its columns."""
-    read_names = partial(csv_records.names, dialect=dialect(source))
-    found = lines.rdd.mapPartitions(read_names)
-    frame = spark.createDataFrame(found, "names array<string>", verifySchema=False)
-    collected: list[Row] = frame.select(file.alias("file"), "names").collect()
-    return collected
 
 
 def _unescaped(sep: str) -> str:

@@ -72,9 +72,7 @@ def attempt(
     except Refused as refusal:
         message = kafka_source.redact(str(refusal), job.reader)
         files = {f: kafka_source.redact(why, job.reader) for f, why in refusal.files.items()}
-        columns = refusal.header and columns_of(refusal.header)
-        answer = {"message": message, "files": files, "columns": columns or None}
-        answers.create(REFUSED, json.dumps(answer))
+        answers.create(REFUSED, json.dumps({"message": message, "files": files}))
         log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
     except Exception as error:
@@ -96,7 +94,7 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
         refuse_spark(spark, job)
         good = records.to_records(spark, job)
     else:
-        job, shaped, inputs = preflight(spark, job)
+        shaped, inputs = preflight(spark, job)
         # Without a bad row the passes behind need not compute why a row would be one.
         has_bad = any(each["bad"] for each in inputs)
         good = shaped.where(F.col("reason").isNull()) if has_bad else shaped
@@ -122,8 +120,7 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
         inputs = unchanged_rows.with_digests(inputs, digests or ())
     done = _proven(spark, job, good, inputs, tables, is_known=is_known)
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
-    columns = columns_of(job.source.header or ())
-    return {**done, "columns": columns or None, "versions": session.versions(spark)}
+    return {**done, "versions": session.versions(spark)}
 
 
 def _count(inputs: Inputs) -> int:
@@ -156,11 +153,6 @@ def _proven(
         return readback.verify(spark, job, good, inputs)
     except (OrderBroken, TooManyUnreadable) as error:
         raise Refused(str(error)) from error
-
-
-def columns_of(header: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the columns of CSV, which are text where nothing else was declared."""
-    return [(name, "string") for name in header]
 
 
 def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> DataFrame:

@@ -30,7 +30,6 @@ class RowSource:
     `window` selects rows, and `where`, if given, filters them. `counts` are then the rows of the
     window by `<topic id>/<partition>`, and `late` are those partitions of which later offsets were
     sent before; `largest` is the size of the largest record of the commits that hold the window.
-    `header` are the columns that CSV must have, if they are known and not declared.
     """
 
     format: str
@@ -43,7 +42,6 @@ class RowSource:
     counts: Mapping[str, int]
     where: str | None = None
     late: tuple[str, ...] = ()
-    header: tuple[str, ...] | None = None
     largest: int | None = None
 
     @property

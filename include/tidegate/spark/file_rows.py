@@ -44,14 +44,6 @@ def read(spark: SparkSession, source: RowSource, *, whole: bool, line: bool) -> 
     return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), no_text(), no_text())
 
 
-def csv_names(spark: SparkSession, source: RowSource) -> dict[str, tuple[str, ...]]:
-    """Return the columns of each file of CSV that names them, by its own header."""
-    _one_task_a_file(spark)
-    file = _name(source, F.input_file_name())
-    found = csv_rows.names(spark, csv_lines(spark, source), source, file)
-    return {row.file: tuple(row.names) for row in found}
-
-
 def files_read(spark: SparkSession, source: RowSource, selected: DataFrame) -> set[str]:
     """Return the plan's names of the files that Spark reads for a frame."""
     read = csv_lines(spark, source) if source.format == "csv" else selected

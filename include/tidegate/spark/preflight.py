@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -39,29 +38,21 @@ _DIGITS = re.compile("[0-9]+")  # reasons that differ in numbers are named once
 class Refused(Exception):
     """Nothing may be sent; `files` are those that cannot be sent, with the reasons.
 
-    The others may be sent by another plan. `header` are the columns of CSV by which they were
-    judged.
+    The others may be sent by another plan.
     """
 
-    def __init__(
-        self,
-        message: str,
-        files: Mapping[str, str] | None = None,
-        header: Sequence[str] | None = None,
-    ) -> None:
+    def __init__(self, message: str, files: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.files = dict(files or {})
-        self.header = header
 
 
 class Checked(NamedTuple):
     """The records of a job that may be sent, and what is known of each file.
 
     `inputs` has counts, the largest record, and what is `placed`: by target partition, None where
-    Kafka chooses, the number of good rows and their digest. `job` has the columns of CSV.
+    Kafka chooses, the number of good rows and their digest.
     """
 
-    job: EgressJob
     records: DataFrame
     inputs: list[dict[str, Any]]
 
@@ -75,8 +66,6 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
     bad: dict[str, str] = {}
     while True:
         try:
-            if bad_files.needs_columns(job.source):
-                job = _with_columns_of_most(spark, job)
             shaped, inputs = read_all(spark, job)
             break
         except (DoesNotFit, NotAllowed, NotComputable, NotRepeatable) as error:
@@ -89,7 +78,7 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
         bad |= new
         job = bad_files.without(job, new)
         if not job.source.files or len(bad) >= bad_files.MOST:
-            raise _refused(bad, job)
+            raise _refused(bad)
     if any(each["bad"] for each in inputs):
         bad_rows = shaped.where(F.col("reason").isNotNull())
         if job.quarantine is None:
@@ -98,8 +87,8 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
             bad_rows = bad_rows.select(*IDENTITY, "reason", "text", *RECORD)
             bad_rows.repartition(1).write.parquet(located(job.quarantine))
     if bad:
-        raise _refused(bad, job)
-    return Checked(job, shaped, inputs)
+        raise _refused(bad)
+    return Checked(shaped, inputs)
 
 
 def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
@@ -111,21 +100,12 @@ def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
         )
     source = None if job.source.is_lake else job.source.format
     if why := spark_lines.complaint(
-        spark.version, source, job.columns.values(), declares=bool(job.source.columns)
+        spark.version, source, job.columns.values(), declared=job.source.columns
     ):
         raise Refused(why)
 
 
-def _with_columns_of_most(spark: SparkSession, job: EgressJob) -> EgressJob:
-    """Return the job with the columns that most files of CSV have, of equally many those of the
-    first by name; with none, if all are empty.
-    """
-    names = file_rows.csv_names(spark, job.source)
-    found = Counter(columns for _, columns in sorted(names.items())).most_common(1)
-    return replace(job, source=replace(job.source, header=found[0][0] if found else ()))
-
-
-def _refused(bad: Mapping[str, str], job: EgressJob) -> Refused:
+def _refused(bad: Mapping[str, str]) -> Refused:
     alike: dict[str, list[tuple[str, str]]] = {}
     for name, why in sorted(bad.items()):
         alike.setdefault(_DIGITS.sub("0", why), []).append((name, why))
@@ -133,8 +113,7 @@ def _refused(bad: Mapping[str, str], job: EgressJob) -> Refused:
         f"{name}: {why}" + (f" (and {counted(len(more), 'more file')} alike)" if more else "")
         for (name, why), *more in [*alike.values()][:_NAMED]
     )
-    message = f"{counted(len(bad), 'file')} cannot be sent: {named}"
-    return Refused(message, bad, job.source.header)
+    return Refused(f"{counted(len(bad), 'file')} cannot be sent: {named}", bad)
 
 
 def read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:

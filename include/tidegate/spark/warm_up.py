@@ -75,7 +75,7 @@ def _prepare_to_send(spark: SparkSession, directory: Path) -> None:
         {}, {}, "",
     )  # fmt: skip
     checked = preflight.preflight(spark, job)
-    shaped = records.with_provenance(checked.records, checked.job)
+    shaped = records.with_provenance(checked.records, job)
     shaped.repartition(2, "key").sortWithinPartitions("value").collect()
 
 

@@ -79,7 +79,7 @@ def test_files_are_sent_once(world: World) -> None:
         ({"format": "json", "columns": "k INT"}, {}, LINE),
         ({"format": "json", "columns": "k INT"}, {"value": "*"}, WHOLE),
         ({"format": "json", "columns": "k INT"}, {"value": "**"}, LINE),
-        ({"format": "csv"}, {}, WHOLE),
+        ({"format": "csv", "columns": "k INT"}, {}, WHOLE),
         ({"format": "text"}, {}, "value"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from tidegate.core.plan import SourceFile
 from tidegate.core.source_root import Root
-from tidegate.egress.proposal import columns_of, proposed_columns
+from tidegate.egress.proposal import columns_below, columns_of, proposed_columns
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,26 @@ def test_the_first_lines_of_some_files(tmp_path: Path):
     names = ("a.json", "b.json.gz", "gone.json")
     files = [SourceFile(name, 1, "e") for name in names]
     assert proposed_columns(Root.of(str(tmp_path)), files) == "a BIGINT, b BIGINT, c BIGINT"
+
+
+@pytest.mark.parametrize(
+    ("line", "columns"),
+    [
+        (b"id,name", "id STRING, name STRING"),
+        (b'id,"a ""b"", c"', 'id STRING, `a "b", c` STRING'),
+        (b"id;name", None),
+        (b"id,ID", None),
+        (b"id,", None),
+        (b"", None),
+    ],
+)
+def test_columns_of_a_header(tmp_path: Path, line: bytes, columns: str | None) -> None:
+    """Of CSV the first line names them; one with a name twice, or without one, is no header."""
+    (tmp_path / "a.csv").write_bytes(line + b"\r\n1,x\r\n")
+    assert columns_below(str(tmp_path), "csv") == columns
+
+
+def test_no_columns_without_a_file(tmp_path: Path) -> None:
+    assert columns_below(str(tmp_path), "csv") is None
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfe")
+    assert columns_below(str(tmp_path), "csv") is None

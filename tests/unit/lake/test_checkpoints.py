@@ -75,7 +75,7 @@ EVERYTHING = (
     Abandon("p", 1, "x"),
     replacing("r", 2, 0, 4),
     claim("c1", FILE, root="file:///in"),
-    replace(commit("c1", 40, 41), columns={"csv": (("id", "string"),)}),
+    replace(commit("c1", 40, 41), columns=(("id", "string"),)),
     claim("c2", OTHER, topic_ids={"s": "id-s"}, window=(OffsetRange("s", 1, 2, 9),)),
     claim("c3", SourceFile("bad.csv", 9, "e3")),
     Release("c3", "a-c3", "nothing sent", "1 file", (LeftOutFile("bad.csv", "row 1"),), "j"),

@@ -6,6 +6,7 @@ import pytest
 
 from tidegate.pipelines.spec import Egress, parse
 
+CSV = {"path": "/in", "format": "csv", "columns": "id STRING"}
 LEAST: dict[str, Any] = {
     "name": "out",
     "kind": "egress",
@@ -140,27 +141,28 @@ def test_all_complaints_come_at_once():
     ("change", "complaint"),
     [
         ({"source": {}}, "give either a path or the lake"),
-        ({"source": {"path": "/in", "format": "csv", "lake": "x"}}, "give either a path or the"),
+        ({"source": {**CSV, "lake": "x"}}, "give either a path or the"),
         ({"source": {"path": "in", "format": "csv"}}, "path: 'in': neither an absolute path nor"),
         ({"source": {"path": "/in"}}, "format: missing; one of parquet, json, csv, text"),
         ({"source": {"path": "/in", "format": "jsonl"}},
          "must be parquet, json, csv or text; did you mean 'json'?"),
-        ({"source": {"path": "/in", "format": "csv", "topics": ["a"]}}, "only a lake has topics"),
-        ({"source": {"path": "/in", "format": "csv", "options": {"MODE": "DROPMALFORMED"}}},
+        ({"source": {"path": "/in", "format": "csv"}}, "source.columns: missing: CSV needs its"),
+        ({"source": {**CSV, "topics": ["a"]}}, "only a lake has topics"),
+        ({"source": {**CSV, "options": {"MODE": "DROPMALFORMED"}}},
          "options: mode: refused: bad rows go by on_bad_row"),
-        ({"source": {"path": "/in", "format": "csv", "options": {"pathGlobFilter": "*"}}},
+        ({"source": {**CSV, "options": {"pathGlobFilter": "*"}}},
          "options: pathglobfilter: refused: put the pattern into path"),
         ({"source": {"path": "/in", "format": "json", "options": {"multiLine": True}}},
          "multiline: refused: Spark reads only the first object of a file then: give a JSON"),
-        ({"source": {"path": "/in", "format": "csv", "options": {"inferSchema": True}}},
+        ({"source": {**CSV, "options": {"inferSchema": True}}},
          "inferschema: refused: types would depend on which files a run takes: give"),
         ({"source": {"path": "/in", "format": "json", "options": {"allowComments": True}}},
          "allowcomments: not an option of json that may be given; known: dateformat, line"),
         ({"source": {"path": "/in", "format": "parquet", "options": {"mergeSchema": True}}},
          "mergeschema: refused: columns would depend on which files a run takes: give"),
-        ({"source": {"path": "/in", "format": "csv", "options": {"encoding": "UTF-16"}}},
+        ({"source": {**CSV, "options": {"encoding": "UTF-16"}}},
          "encoding: lines are cut at a byte; convert the files to UTF-8"),
-        ({"source": {"path": "/in", "format": "csv", "options": {"sep": ";", "SEP": ","}}},
+        ({"source": {**CSV, "options": {"sep": ";", "SEP": ","}}},
          "options: sep: given twice"),
         ({"source": {"lake": "x", "format": "csv"}}, "a lake has its own format"),
         ({"source": {"lake": "out"}}, "source.lake: 'out' is this pipeline itself"),
@@ -200,7 +202,7 @@ def test_all_complaints_come_at_once():
          "target.mode: unknown key: records are appended, as Kafka has nothing else"),
         ({"columns": {"timestamp": "ts"}},
          "columns.timestamp: unknown key: Spark's sink has no timestamp column (up to 4.0): Kafka"),
-        ({"source": {"path": "/in", "format": "csv", "options": {"mode": "x", "inferSchema": 1}}},
+        ({"source": {**CSV, "options": {"mode": "x", "inferSchema": 1}}},
          "give source.columns\nsource.options: mode: refused: bad rows go by on_bad_row"),
         ({"spark": {"conf": {"spark.remote": "x", "spark.master": "y"}}},
          "; use `spark.connection`\nspark.conf: spark.master: refused: Tidegate sets it: "),
@@ -217,7 +219,7 @@ def test_all_complaints_come_at_once():
         ({"order": "strict", "source": {"lake": "x"},
           "columns": {"key": "null", "partition": " NULL "}},
          "order: strict: without columns.key and columns.partition Kafka spreads the rows over"),
-        ({"source": {"path": "/in", "format": "csv"}, "columns": {"value": "**"}},
+        ({"source": CSV, "columns": {"value": "**"}},
          "columns: '**' is the line of a JSON file"),
         ({"columns": {"value": "'**'"}},
          "columns.value: \"'**'\": is text: in YAML with one pair of quotes: '**'"),
@@ -255,7 +257,7 @@ def test_a_constant_text_that_is_no_word():
 def test_options_that_may_be_given():
     """Whatever their case."""
     options = {"escape": "\\", "Encoding": "ISO-8859-1", "header": False, "SEP": "|"}
-    spec = egress({**LEAST, "source": {"path": "/in", "format": "csv", "options": options}})
+    spec = egress({**LEAST, "source": {**CSV, "options": options}})
     assert spec.source.options == options
 
 
@@ -302,9 +304,10 @@ def test_a_producer_that_would_break_the_order_is_refused(change, producer, comp
         ("s3://bucket/x/*/[z-a]", r"[z-a]: no character lies between 'z' and 'a'"),
         ("/in/[!]*", r"[!]: no character stands between the brackets"),
         ("/in/[]", r"[]: no character stands between the brackets"),
-        ("/in/[*", r"[: the bracket is not closed in this part of the path"),
+        ("/in/[*", r"[*: the bracket is not closed in this part of the path"),
         ("/in/x[", r"x[: the bracket is not closed in this part of the path"),
         ("/in/*/[abc", r"[abc: the bracket is not closed in this part of the path"),
+        ("/in/*.csv**", r"*.csv**: `**` stands for directories, and is a part of its own"),
         ("/in/[a/b]*", r"[a: the bracket is not closed in this part of the path"),
     ],
 )

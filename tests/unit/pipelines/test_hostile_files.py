@@ -111,7 +111,8 @@ def test_what_yaml_reads_in_an_unexpected_way_stays_the_text_that_was_written(
 
 def test_a_reader_may_separate_by_a_control_character(tmp_path: Path) -> None:
     path = tmp_path / "flights.yaml"
-    source = 'source: {path: /in, format: csv, options: {sep: "\\x01", quote: "\\0"}}'
+    options = r'options: {sep: "\x01", quote: "\0"}'
+    source = f"source: {{path: /in, format: csv, columns: id INT, {options}}}"
     path.write_text(EGRESS.replace("source: {lake: b}", source))
     spec = files.load(path, {})
     assert isinstance(spec, Egress)

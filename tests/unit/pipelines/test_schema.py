@@ -79,7 +79,8 @@ def test_what_parse_takes(more: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"source": {"path": "/in", "format": "csv", "options": {"sep": ";", "header": True}},
+        {"source": {"path": "/in", "format": "csv", "columns": "v STRING",
+                    "options": {"sep": ";", "header": True}},
          "columns": {"value": "v"}, "tombstones": "true", "settle": 0},
         {"target": {"topics": ["a", "b"], "partitions": 4, "producer": {"linger.ms": 5,
          "acks": "all"}}, "columns": {"topic": "t"}},

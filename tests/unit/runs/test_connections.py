@@ -225,14 +225,19 @@ def test_masters_that_spark_takes(monkeypatch: pytest.MonkeyPatch, master: str) 
     assert spark(pipeline("spark_x")).master == master
 
 
+CSV = {"path": "/in", "format": "csv"}
+
+
 @pytest.mark.parametrize(
     ("form", "says"),
     [
         ({"source": {"path": "/in", "format": "json"}}, "files of JSON"),
-        ({"source": {"path": "/in", "format": "csv"}}, "files of JSON, source.columns of CSV"),
+        ({"source": {**CSV, "columns": "id INT"}, "columns": {"value": "id"}},
+         "files of JSON, columns of CSV other than STRING"),
+        ({"source": {**CSV, "columns": "a STRING"}}, "rows as JSON"),
         ({"source": {"path": "/in", "format": "parquet"}, "columns": {"key": "*", "value": "a"}},
          "rows as JSON"),
-        ({"source": {"path": "/in", "format": "csv"}, "columns": {"value": "a"}}, None),
+        ({"source": {**CSV, "columns": "a STRING"}, "columns": {"value": "a"}}, None),
         ({"source": {"path": "/in", "format": "text"}}, None),
         ({"source": {"lake": "in"}}, None),
         ({"source": {"path": "s3://b/in", "format": "text"}}, "a lake or files in S3 need Spark 4"),

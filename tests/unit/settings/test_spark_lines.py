@@ -40,8 +40,8 @@ def test_the_installed_pyspark_is_of_the_pinned_line() -> None:
 def test_json_needs_spark_4(
     number: str, source: str | None, columns: list[str], is_refused: bool
 ) -> None:
-    found = spark_lines.complaint(number, source, columns)
-    typed = spark_lines.complaint(number, source, columns, declares=True)
+    found = spark_lines.complaint(number, source, columns, declared="key STRING")
+    typed = spark_lines.complaint(number, source, columns, declared="key STRING, n INT")
     assert (found is not None) == is_refused
     assert (typed is not None) == (is_refused or (number, source) == ("3.5.7", "csv"))
     assert found is None or found.startswith(f"Spark {number}: files of JSON")

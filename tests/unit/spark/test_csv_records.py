@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.spark import csv_records
-from tidegate.spark.csv_records import FILE, Dialect, Record, names, records, rows
+from tidegate.spark.csv_records import FILE, Dialect, Record, records, rows
 
 RFC = Dialect()
 NOT_CLOSED = "a quote that is not closed"
@@ -198,17 +198,6 @@ def test_a_file_of_other_columns_has_one_row(
     ((number, found, fault, _),) = all_rows(content, *columns)
     assert (number, found) == (FILE, None)
     assert why in str(fault)
-
-
-def test_names_of_files() -> None:
-    """Of a header that is one; numbers where there is none."""
-
-    def of(content: str, **dialect: object) -> list[list[str]]:
-        return [found for (found,) in names(numbered(content), Dialect(**dialect))]  # type: ignore[arg-type]
-
-    assert of('id,"a\nb"\n1,2\n') == [["id", "a\nb"]]
-    assert of("1,x\n", header=False) == [["_c0", "_c1"]]
-    assert of("") == of("a,a\n") == of("a,\n") == of("a;b\n") == of('"a"b\n') == []
 
 
 def test_lines_of_two_files_are_never_one() -> None:

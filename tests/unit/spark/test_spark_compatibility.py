@@ -48,7 +48,7 @@ def test_json_is_refused_before_anything_is_read(source: str) -> None:
         columns=columns,
         spark="3.5",
     )
-    with pytest.raises(Refused, match=r"^Spark 3\.5\.7: files of JSON, source.columns of CSV"):
+    with pytest.raises(Refused, match=r"^Spark 3\.5\.7: files of JSON, columns of CSV"):
         preflight(spark("3.5.7", {}), job)
 
 
