@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "a lake that cannot be made is a failure",
         "doctor/lake.py",
-        "        refuse_unwritable(store)\n",
+        "        store.check_writing()\n",
         "",
         "tests/unit/doctor/test_doctor_lake.py::test_a_lake_that_no_run_can_create",
     ),

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "explain of a ledger that cannot be written",
         "egress/explain.py",
-        "    refuse_unwritable(opened.store)\n",
+        "    opened.store.check_writing()\n",
         "",
         "tests/unit/egress/test_egress_plan.py::test_explain_of_a_ledger_that_cannot_be_written",
     ),

@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "explain of a lake that cannot be written",
         "ingest/explain.py",
-        "    refuse_unwritable(store)\n",
+        "    store.check_writing()\n",
         "",
         "tests/unit/lake/test_write_check.py::test_explain_of_a_lake_that_cannot_be_written",
     ),

@@ -93,6 +93,8 @@ class Objects:
 class Handle:
     """What Tidegate has of one pipeline's objects: `tidegate.lake.store_protocol.Store`."""
 
+    is_shared_by_nodes = True
+
     def __init__(self, objects: Objects, pipeline: str) -> None:
         self.url, self._root = URL + pipeline, f"{pipeline}/"
         self._objects, self._content = objects, objects.content
@@ -158,6 +160,12 @@ class Handle:
 
     def check_placing(self, files: Any) -> None:
         pass
+
+    def check_writing(self) -> None:
+        pass
+
+    def each(self, request: Callable[[Any], Any], items: Any) -> Any:
+        return map(request, items)
 
     def make_durable(self, paths: list[str]) -> None:
         pass

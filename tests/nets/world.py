@@ -34,7 +34,7 @@ from tidegate.egress.release import release
 from tidegate.egress.run import egress
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.ingest.run import ingest
-from tidegate.lake import parallel, sweeping
+from tidegate.lake import sweeping
 from tidegate.lake.files import located
 from tidegate.lake.ledger import Ledger
 from tidegate.maintenance.checkpoint import checkpoint
@@ -371,7 +371,6 @@ def not_dead(claim: Any, *_: object) -> str | None:
 
 REPLACED: dict[str, Any] = {
     "open_store": lambda _, name: Now.world.open_store(Now.world.objects, name),
-    "in_parallel": map,
     "survey": asked("survey"),
     "probe": asked("probe"),
     "survey_target": asked("survey_target"),
@@ -401,7 +400,7 @@ def playing(home: Path) -> Iterator[World]:
         patch.setattr(secrets, "token_hex", lambda n: f"{next(numbers):0{2 * n}x}")
         patch.setattr("tidegate.launch.cds_archive.find", lambda *_: None)
         for name, module in list(sys.modules.items()):
-            if name.startswith("tidegate.") and module is not parallel:
+            if name.startswith("tidegate."):
                 for each in REPLACED.keys() & vars(module).keys():
                     if (name, each) not in NOT_OURS:
                         patch.setattr(module, each, REPLACED[each])

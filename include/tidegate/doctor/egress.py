@@ -16,7 +16,8 @@ from tidegate.egress.pipeline_cycles import refuse_loop
 from tidegate.egress.sender import is_alive, is_dead_here
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Egress
 
 

@@ -14,8 +14,8 @@ from tidegate.doctor.check import Line, failure, ok, warning
 from tidegate.doctor.machine import disk
 from tidegate.lake import create_check, placing
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Store, open_store
-from tidegate.lake.write_check import refuse_unwritable
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest, Spec
 
 _LONG = 5_000  # entries; reading them takes seconds, or minutes on an object store
@@ -26,7 +26,7 @@ def check_lake(spec: Spec) -> Iterator[Line]:
     """Check that the lake exists, its ledger is readable and short, and its store is safe."""
     directory, store = _directory(spec.lake), open_store(spec.lake, spec.name)
     if directory and not directory.is_dir():
-        refuse_unwritable(store)
+        store.check_writing()
         fix = "if it is a mount, mount it; else the first run creates it"
         yield warning("lake", f"{directory} does not exist", fix)
         return

@@ -14,7 +14,7 @@ from tidegate.egress.lake_source import Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
 from tidegate.lake.sources import Root
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Egress
 
 _LATE = (

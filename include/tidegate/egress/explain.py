@@ -11,7 +11,6 @@ from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.plan import preview, root_of
 from tidegate.egress.proposal import LINES, proposed_columns
 from tidegate.egress.sender import is_dead_here
-from tidegate.lake.write_check import refuse_unwritable
 from tidegate.launch import cluster_mode
 from tidegate.runs.client_options import explained
 from tidegate.runs.run import EgressRun, OpenRun
@@ -29,7 +28,7 @@ def explain(
     LakeReadOnly or LakeUnavailable if the run could not write to its ledger's lake.
     """
     run, fold = opened.run, opened.ledger.fold
-    refuse_unwritable(opened.store)
+    opened.store.check_writing()
     plan, backlog = preview(opened)
     target = plan.target or {}
     claim = fold.claims.get(plan.id) if run.asked else fold.oldest_open_claim

@@ -11,7 +11,7 @@ from tidegate.core.plan import Plan
 from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_record, window_of
 from tidegate.egress.plan import root_of
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.launch import delegation_tokens
 from tidegate.runs.connections import client_name
 from tidegate.runs.run import EgressRun, OpenRun

@@ -16,8 +16,8 @@ from tidegate.lake import attempts
 from tidegate.lake.files import files_over
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest
 from tidegate.runs.topics import recorded
@@ -97,7 +97,7 @@ def largest_record(lake: SourceLake, plan: Plan) -> int | None:
     """
     over = lake.fold.commits_over(window_of(plan), plan.topics)
     entries = [lake.fold.live[n] for n in over]
-    manifests = in_parallel(lambda entry: attempts.committed(lake.store, entry), entries)
+    manifests = lake.store.each(lambda entry: attempts.committed(lake.store, entry), entries)
     return max((each.largest for each in manifests if each.largest is not None), default=None)
 
 
@@ -110,7 +110,7 @@ def _checked_files(lake: SourceLake, plan: Plan) -> list[LakeFile]:
     damaged: set[LakeFile] = set()
     while True:
         files = planned_files(lake, plan)
-        sizes = in_parallel(lambda file: lake.store.size(file.path), files)
+        sizes = lake.store.each(lambda file: lake.store.size(file.path), files)
         found = {f: size for f, size in zip(files, sizes, strict=True) if size != f.size}
         for file in sorted(damaged & found.keys(), key=lambda f: f.path):
             size = found[file]

@@ -26,7 +26,6 @@ from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
 from tidegate.lake import boundaries, deliveries, sources
 from tidegate.lake.ledger import Ledger, written_at
-from tidegate.lake.parallel import in_parallel
 from tidegate.lake.sources import Root
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec, one_of
@@ -158,9 +157,9 @@ def _sent_between(
     start = _moment("start", asked.start, complaints) or datetime.min.replace(tzinfo=UTC)
     end = _moment("end", asked.end, complaints) or datetime.max.replace(tzinfo=UTC)
     commits = sorted(n for n, commit in fold.live.items() if commit.lane != REPLAY)
-    times = in_parallel(lambda n: written_at(store, n), commits)
+    times = store.each(lambda n: written_at(store, n), commits)
     within = [n for n, at in zip(commits, times, strict=True) if start <= at < end]
-    read = in_parallel(lambda n: deliveries.committed(store, fold.live[n]), within)
+    read = store.each(lambda n: deliveries.committed(store, fold.live[n]), within)
     found = {each.file: each.etag for delivery in read for each in delivery.files}
     if not (complaints or found):
         complaints.append("no file was sent in this time")

@@ -12,7 +12,7 @@ from tidegate.core.plan import Plan
 from tidegate.egress.status import source_backlog
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.plans import Frozen
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.runs.client_options import effective
 from tidegate.runs.run import EgressRun
 

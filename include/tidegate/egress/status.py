@@ -13,8 +13,8 @@ from tidegate.egress.sender import is_dead_here
 from tidegate.errors import TidegateError
 from tidegate.lake import json_documents, plans
 from tidegate.lake.ledger import Ledger, last_entry
-from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Egress
 
 FORMAT = 1
@@ -89,7 +89,7 @@ def _quarantine(store: Store, fold: Fold) -> dict[str, Any] | None:
     kept = {each.path.removeprefix(layout.QUARANTINE).split("/")[0]
             for each in store.objects(layout.QUARANTINE)}  # fmt: skip
     commits = [commit for commit in fold.live.values() if commit.plan_id in kept]
-    rows = sum(in_parallel(lambda commit: _bad_rows(store, commit), commits))
+    rows = sum(store.each(lambda commit: _bad_rows(store, commit), commits))
     return {"rows": rows, "uri": store.uri(layout.QUARANTINE.rstrip("/"))} if rows else None
 
 

@@ -13,7 +13,7 @@ from tidegate.core.entries import Claim
 from tidegate.egress.sender import TaskEnded, has_ended, is_dead
 from tidegate.errors import ConfigurationError
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.launch import application_state, spark_home
 from tidegate.launch.application_state import Ask
 from tidegate.launch.cluster_mode import answers_of, withdraw

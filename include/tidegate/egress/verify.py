@@ -26,7 +26,8 @@ from tidegate.egress.sent_records import (
 from tidegate.errors import LakeDamaged
 from tidegate.lake import audit, deliveries, plans
 from tidegate.lake.deliveries import SentFile
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Egress
 from tidegate.runs.boundaries import refuse_leaderless
 from tidegate.runs.findings import Findings

@@ -26,7 +26,7 @@ from tidegate.core.partition import LeftOut, Reason, fix, of_topic
 from tidegate.core.requests import Backfill, DataInterval
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
 from tidegate.runs.run import Run

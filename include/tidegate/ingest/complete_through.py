@@ -20,7 +20,8 @@ from tidegate.ingest import drafting
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.placing import unplaced
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.run import Run
 

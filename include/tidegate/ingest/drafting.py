@@ -17,7 +17,7 @@ from tidegate.errors import NotAuthorised, UnknownTopic
 from tidegate.ingest import backfill, file_size, replay, truncation
 from tidegate.ingest.start import start_offsets
 from tidegate.lake import decodings
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import Run

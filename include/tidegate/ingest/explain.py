@@ -19,7 +19,6 @@ from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
 from tidegate.ingest import drafting, file_size
 from tidegate.ingest.plan import chunks_to_commit
-from tidegate.lake.write_check import refuse_unwritable
 from tidegate.launch import cluster_mode
 from tidegate.runs import topics as subscription
 from tidegate.runs.client_options import explained
@@ -39,7 +38,7 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
     `master` is Spark's master; `splits` and `files` are null if its number of cores is unknown.
     """
     store, fold = opened.store, opened.ledger.fold
-    refuse_unwritable(store)
+    store.check_writing()
     current = opened.latest_plan()
     if current and isinstance(opened.run.asked, Replay):
         refuse_another(opened.run, opened.run.asked, current.plan)

@@ -13,7 +13,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.errors import LakeDamaged
 from tidegate.lake import attempts
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 _MEASURABLE = 1024 * 1024  # bytes of a topic's files; of smaller ones, footers are a large part
 _MOST_SAMPLED = 16  # partitions

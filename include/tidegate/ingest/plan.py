@@ -23,7 +23,7 @@ from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
 from tidegate.lake import attempts, boundaries, committing, decodings, placing
 from tidegate.lake.attempts import Attempt, Manifest, Staged
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
 from tidegate.runs import topics, variables
 from tidegate.runs.replay_id import refuse_another

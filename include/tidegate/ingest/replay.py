@@ -20,7 +20,7 @@ from tidegate.core.replacement import Replaced, replaces_to_json
 from tidegate.core.requests import Replay
 from tidegate.ingest.backfill import boundaries_at, checked_topic, not_among, refusal
 from tidegate.lake import attempts
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.runs.replay_id import id_complaints
 from tidegate.runs.run import Run
 

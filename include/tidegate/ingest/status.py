@@ -24,7 +24,8 @@ from tidegate.lake import decodings, plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import CommittedFile, live_files
 from tidegate.lake.ledger import Ledger, existing, last_entry
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import recorded, resolved
 

@@ -17,8 +17,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import TopicState
 from tidegate.lake import attempts
-from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 Partitions = Mapping[tuple[str, int], int]
 """A number by topic and partition."""
@@ -112,7 +111,7 @@ def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[
                 continue
             del wanted[topic_id, r.partition]
             last[partition], proven[n] = n, commit
-    read = in_parallel(lambda commit: attempts.epochs(store, commit), proven.values())
+    read = store.each(lambda commit: attempts.epochs(store, commit), proven.values())
     epochs = dict(zip(proven, read, strict=True))
     return {
         partition: epochs[n][partition] for partition, n in last.items() if partition in epochs[n]

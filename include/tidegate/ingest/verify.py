@@ -29,7 +29,8 @@ from tidegate.lake import audit, footers, placing, plans
 from tidegate.lake.attempts import Manifest
 from tidegate.lake.footers import opened_committed
 from tidegate.lake.ledger import Ledger, refuse_absent
-from tidegate.lake.store import Listed, Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Listed, Store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.findings import Findings
 

@@ -19,8 +19,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import json_documents
-from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import Listed, Store
+from tidegate.lake.store_protocol import Listed, Store
 
 if TYPE_CHECKING:
     from tidegate.lake.footers import ParquetFile
@@ -191,7 +190,7 @@ def sealed(
     known = {} if known is None else known
     candidates = list(_finished(fold, staged))
     unread = [attempt for attempt in candidates if attempt not in known]
-    read = in_parallel(lambda attempt: read_manifest(store, attempt), unread)
+    read = store.each(lambda attempt: read_manifest(store, attempt), unread)
     known.update((manifest.attempt, manifest) for manifest in read if manifest)
     found: dict[int, Manifest] = {}
     for manifest in (known[attempt] for attempt in candidates if attempt in known):
@@ -336,7 +335,7 @@ def _read(store: Store, plan: Plan, attempt: Attempt) -> Iterator[tuple[LakeFile
         if of_file := parquet_settings.staged(each.path.removeprefix(attempt.directory), fields):
             listed.append((of_file[0].removeprefix("topic="), of_file[1:], each))
     added = {topic: each.columns for topic, each in decoding.of_plan(plan).items()}
-    read = in_parallel(
+    read = store.each(
         lambda item: footers.read(store, item[2], is_new=True, decoded=added.get(item[0], ())),
         listed,
     )

@@ -17,7 +17,7 @@ from tidegate.errors import LakeDamaged
 from tidegate.lake import attempts, checkpoints, placing
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 Add = Callable[..., None]
 """Called with a finding, and where it is."""

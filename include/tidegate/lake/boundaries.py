@@ -10,7 +10,7 @@ from tidegate.core.boundaries import Boundary
 from tidegate.core.canonical import FORMAT
 from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 MOST_TRIES = 10
 """How often a plan is drafted again because another process has frozen a boundary first."""

@@ -7,7 +7,7 @@ import logging
 from tidegate.errors import TidegateError
 from tidegate.lake import checkpoints, placing
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 DUE = 500
 """Entries after the newest checkpoint; of 100 partitions each, opening reads them in 0.4 s."""

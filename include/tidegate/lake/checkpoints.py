@@ -18,7 +18,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.json_codec import MALFORMED
 from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 KEPT = 3
 """The newest ones stay: a process that has opened one may still read its commits."""

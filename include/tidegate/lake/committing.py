@@ -34,7 +34,7 @@ from tidegate.lake import attempts, decodings
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.placing import finalise_each, unplaced
-from tidegate.lake.store import Listed, Store
+from tidegate.lake.store_protocol import Listed, Store
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from tidegate.core import canonical, layout
 from tidegate.core.canonical import FORMAT
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 RIVALS = 8
 ROUNDS = 20

@@ -18,8 +18,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.lake import decodings, footers, s3_settings, views
 from tidegate.lake.files import CommittedFile, live_file, located
 from tidegate.lake.local_store import LocalStore
-from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 OF_THE_PLACE = (*footers.FROM_THE_LEDGER, pyarrow.field("window_date", pyarrow.date32()))
 """The columns that the ledger and the names of the files have."""
@@ -228,7 +227,7 @@ def _duckdb() -> Any:
 
 def _refuse_deleted(store: Store, paths: list[str]) -> None:
     """Raise ConfigurationError for files of an earlier state that are not there any more."""
-    sizes = in_parallel(store.size, paths)
+    sizes = store.each(store.size, paths)
     if gone := [path for path, size in zip(paths, sizes, strict=True) if size is None]:
         raise ConfigurationError(
             f"{counted(len(gone), 'file')} of this state of the lake, {store.uri(gone[0])} the "

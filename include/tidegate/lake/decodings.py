@@ -12,7 +12,7 @@ from tidegate.core.replacement import Replaced
 from tidegate.core.schema import Fields, SchemaError
 from tidegate.errors import ConfigurationError
 from tidegate.lake import plans
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 
 def declared(

@@ -17,7 +17,7 @@ from tidegate.errors import LakeDamaged
 from tidegate.lake import committing, json_documents
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 
 @dataclass(frozen=True)

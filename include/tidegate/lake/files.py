@@ -10,9 +10,8 @@ from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import Window
 from tidegate.lake import attempts
-from tidegate.lake.parallel import in_parallel
 from tidegate.lake.placing import is_live, unplaced
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 
 def files_of(store: Store, fold: Fold, n: int) -> list[LakeFile]:
@@ -26,7 +25,7 @@ def files_of_each(
     """Yield live commits with their files, in order; several manifests are read at a time."""
     # Looked up first: of a checkpoint the commits are read when the first one is asked for.
     entries = {n: fold.live[n] for n in commits}
-    found = in_parallel(lambda n: _live_of(store, fold, n, entries[n]), entries)
+    found = store.each(lambda n: _live_of(store, fold, n, entries[n]), entries)
     yield from zip(entries, found, strict=True)
 
 

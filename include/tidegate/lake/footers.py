@@ -18,7 +18,7 @@ from tidegate.core.decoding import UNDECODABLE
 from tidegate.core.files import Contents, LakeFile
 from tidegate.core.schema import Fields, Type
 from tidegate.errors import AttemptWrong, LakeDamaged
-from tidegate.lake.store import Listed, Store
+from tidegate.lake.store_protocol import Listed, Store
 
 MOST_REASONS = 20
 OTHER_REASONS = "other reasons"

@@ -10,7 +10,7 @@ from tidegate.core import canonical
 from tidegate.core.canonical import FORMAT
 from tidegate.core.json_codec import MALFORMED
 from tidegate.errors import LakeDamaged, OtherFormat
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 T = TypeVar("T")
 

@@ -25,8 +25,7 @@ from tidegate.errors import (
     LedgerCorrupt,
 )
 from tidegate.lake import checkpoints, json_documents
-from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +102,7 @@ class Ledger:
         placed = _numbers(markers)
         highest = max([n, *_numbers(entries), *placed])
         listed = range(n + 1, (highest if until is None else until) + 1)
-        for data in in_parallel(lambda n: self._store.get(layout.entry(n)), listed):
+        for data in self._store.each(lambda n: self._store.get(layout.entry(n)), listed):
             if data is None:
                 # Going on would commit again what the missing entries have committed.
                 raise self._corrupt(f"it is missing, and entry {highest} was there")

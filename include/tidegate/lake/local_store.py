@@ -8,14 +8,16 @@ import io
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
 from tidegate.core import layout
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store_errors import Reader, as_damage, as_lake_errors, refuse_another_size
-from tidegate.lake.store_protocol import Listed
+from tidegate.lake.store_protocol import Listed, Result, T
 
 _NO_LINK = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 """Why a hard link may be refused where a copy is possible."""
@@ -23,6 +25,8 @@ _NO_LINK = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 class LocalStore:
     """A directory. Creating is: temporary file, fsync, link, fsync of the directory."""
+
+    is_shared_by_nodes = False
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -144,6 +148,20 @@ class LocalStore:
             final.hardlink_to(temporary)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def check_writing(self) -> None:
+        # Of a directory that does not exist yet, the nearest one above it must be writable.
+        above = (self.root, *self.root.parents)
+        with as_lake_errors(self.url):
+            existing = next(each for each in above if each.exists())
+            try:
+                tempfile.TemporaryFile(dir=existing).close()
+            except OSError as error:
+                error.filename = str(existing)
+                raise
+
+    def each(self, request: Callable[[T], Result], items: Iterable[T]) -> Iterator[Result]:
+        return in_parallel(request, items)
 
     def make_durable(self, paths: list[str]) -> None:
         with as_lake_errors(self.url):

@@ -16,8 +16,8 @@ from datetime import datetime
 from tidegate.core import layout
 from tidegate.lake import s3_settings
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.store import Store
 from tidegate.lake.store_errors import as_lake_errors_of_s3
+from tidegate.lake.store_protocol import Store
 
 # Spark writes in the first two; large files are copied into all but the first.
 _WRITTEN = (layout.STAGING, layout.QUARANTINE, layout.PLACING, layout.DATA)

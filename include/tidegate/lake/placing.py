@@ -21,7 +21,7 @@ from tidegate.core.fold import Fold
 from tidegate.errors import LakeDamaged, OtherFormat, TidegateError
 from tidegate.lake import attempts
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 LATE = 24 * 3600.0
 """Seconds after a commit was placed in which an earlier copy may still complete."""

@@ -13,7 +13,7 @@ from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -32,12 +32,12 @@ from tidegate.lake.store_errors import (
     one_line,
     refuse_another_size,
 )
-from tidegate.lake.store_protocol import Listed, Store
+from tidegate.lake.store_protocol import Listed, Result, Store, T
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
-__all__ = ["Listed", "LocalStore", "ObjectStore", "Store", "open_store"]
+__all__ = ["LocalStore", "ObjectStore", "open_store"]
 
 _GONE = (NotFoundError, FileNotFoundError)
 # obstore retries by itself; its default of 3 minutes is too long to report an unreachable store.
@@ -46,6 +46,8 @@ _RETRIES: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
 
 class ObjectStore:
     """A bucket and a prefix, or a store in memory, through obstore."""
+
+    is_shared_by_nodes = True
 
     def __init__(self, url: str, store: Obstore) -> None:
         self.url = url.rstrip("/")
@@ -122,6 +124,14 @@ class ObjectStore:
             large_copies.copy(self.url, source, target, size)
         else:
             obstore.copy(self._store, source, target)
+
+    def check_writing(self) -> None:
+        probe = f"{layout.PROBES}{secrets.token_hex(8)}"
+        self.create(probe, b"may this be written?")
+        self.delete(probe)
+
+    def each(self, request: Callable[[T], Result], items: Iterable[T]) -> Iterator[Result]:
+        return in_parallel(request, items)
 
     def make_durable(self, paths: list[str]) -> None:
         pass  # an object that can be listed is durable

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import IO, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
+Result = TypeVar("Result")
 
 
 class Listed(NamedTuple):
@@ -14,9 +17,15 @@ class Listed(NamedTuple):
 
 
 class Store(Protocol):
-    """Objects by relative path, in a directory or a bucket."""
+    """Objects by relative path, in a directory or a bucket.
+
+    `url` names the place, with its scheme. `is_shared_by_nodes`: every machine finds the objects
+    under the names that `native` returns. Any request raises LakeUnavailable if it may succeed
+    later, LakeReadOnly if nothing may be written.
+    """
 
     url: str
+    is_shared_by_nodes: bool
 
     def __hash__(self) -> int:
         """Return the hash of this one object: stores are compared by identity."""
@@ -56,6 +65,15 @@ class Store(Protocol):
 
     def check_placing(self, files: Sequence[tuple[str, str, int]]) -> None:
         """Raise what is known to keep objects (source, target, size) from being placed."""
+
+    def check_writing(self) -> None:
+        """Raise LakeReadOnly or LakeUnavailable if nothing can be written; leave nothing behind."""
+
+    def each(self, request: Callable[[T], Result], items: Iterable[T]) -> Iterator[Result]:
+        """Yield the result of a request for each item, in order; the first error ends it.
+
+        As many are made at a time as the store answers well.
+        """
 
     def make_durable(self, paths: list[str]) -> None:
         """Make objects that another process wrote survive a power loss."""

@@ -22,7 +22,7 @@ from tidegate.lake import footers, plans
 from tidegate.lake.attempts import Attempt, committed, read_done, staged_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.placing import clock
-from tidegate.lake.store import Listed, Store
+from tidegate.lake.store_protocol import Listed, Store
 
 GRACE = 3600.0
 """Seconds that a staged file lives on after its commit is in place: readers may hold its URI."""

@@ -13,8 +13,7 @@ from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake.files import located
 from tidegate.lake.footers import opened_committed
-from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 _COLUMNS = ["partition", "offset", "timestamp"]
 
@@ -42,7 +41,7 @@ def first_since(
         and any(map(file.overlaps, spans.values()))
     ]
     paths = [path for _, path in files]
-    newest = dict(zip(paths, in_parallel(lambda path: _latest(store, path), paths), strict=True))
+    newest = dict(zip(paths, store.each(lambda path: _latest(store, path), paths), strict=True))
     parts = sorted((part, path) for file, path in files for part in file.parts)
     for ms, each in spans.items():
         for part, path in parts:

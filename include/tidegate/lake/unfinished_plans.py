@@ -15,8 +15,7 @@ from tidegate.errors import LakeDamaged, OtherFormat, TidegateError
 from tidegate.lake import attempts, committing, plans
 from tidegate.lake.attempts import DONE, Staged
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ def publish_unfinished(
     that is sealed may be given up, and OtherFormat.
     """
     before = ledger.fold.n
-    listed = in_parallel(lambda plan: attempts.staged_files(store, plan.id), unfinished)
+    listed = store.each(lambda plan: attempts.staged_files(store, plan.id), unfinished)
     for plan, staged in zip(unfinished, listed, strict=True):
         names = _names_by_chunk(ledger.fold, staged)
         try:
@@ -59,7 +58,7 @@ def load_unfinished(store: Store, *, other_than: str | None = None) -> list[Plan
             return None
 
     others = [plan_id for plan_id in plans.unfinished(store) if plan_id != other_than]
-    return [plan for plan in in_parallel(load, others) if plan]
+    return [plan for plan in store.each(load, others) if plan]
 
 
 def pending_chunks(store: Store, fold: Fold) -> Iterator[tuple[Plan, int]]:

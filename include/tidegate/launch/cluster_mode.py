@@ -22,7 +22,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError, LakeUnavailable, StageFailed
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.store import LocalStore, Store
+from tidegate.lake.store_protocol import Store
 from tidegate.launch import delegation_tokens, hadoop_credentials
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
@@ -192,7 +192,7 @@ def notices(store: Store, spark: SparkConnection) -> Iterator[str]:
     where = store.native("")
     if not spark.is_cluster:
         return
-    if isinstance(store, LocalStore):
+    if not store.is_shared_by_nodes:
         yield f"cluster mode: each node must have the lake at {where}, as the same shared directory"
     elif where.startswith("s3a://"):
         yield (

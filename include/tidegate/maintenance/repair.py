@@ -14,7 +14,8 @@ from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import placing
 from tidegate.lake.files import files_of, files_of_each
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Listed, Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Listed, Store
 from tidegate.pipelines.spec import Ingest
 
 FORMAT = 1

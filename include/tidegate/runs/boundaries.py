@@ -18,7 +18,7 @@ from tidegate.core.fold import Fold
 from tidegate.errors import BrokerError
 from tidegate.lake.boundaries import Neighbours, neighbours
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.lake.unfinished_plans import pending_chunks
 
 _HIGHEST_END = (1 << 63) - 1  # of any log

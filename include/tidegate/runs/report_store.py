@@ -11,7 +11,8 @@ from tidegate.core import canonical, layout
 from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
 from tidegate.lake import json_documents
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Spec
 from tidegate.runs.run import AnyRun
 

@@ -17,7 +17,8 @@ from tidegate.lake import plans
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.launch import cluster_mode
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.pipelines.spec import Egress, Ingest, Spec

@@ -42,7 +42,7 @@ from tidegate.errors import (
 )
 from tidegate.lake import sources
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Store
+from tidegate.lake.store_protocol import Store
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.spark.egress_job import LINE, WHOLE, EgressJob
 

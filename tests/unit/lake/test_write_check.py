@@ -10,12 +10,11 @@ from support.ingest_steps import explain
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import LakeReadOnly, LakeUnavailable
 from tidegate.lake.store import LocalStore, ObjectStore
-from tidegate.lake.write_check import refuse_unwritable
 
 
 def test_a_directory_that_can_be_written_or_made(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "not/yet/made"):
-        refuse_unwritable(LocalStore(root))
+        LocalStore(root).check_writing()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -28,13 +27,13 @@ def test_a_directory_that_can_be_written_or_made(tmp_path: Path) -> None:
 )
 def test_a_directory_that_cannot(root: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
-        refuse_unwritable(LocalStore(Path(root)))
+        LocalStore(Path(root)).check_writing()
 
 
 def test_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     """A probe is created and removed."""
     store = ObjectStore("memory:///p", MemoryStore())
-    refuse_unwritable(store)
+    store.check_writing()
     assert store.objects("") == []
 
     def refuses(*_: object) -> bool:
@@ -42,7 +41,7 @@ def test_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(store, "create", refuses)
     with pytest.raises(LakeReadOnly):
-        refuse_unwritable(store)
+        store.check_writing()
 
 
 def test_explain_of_a_lake_that_cannot_be_written(
