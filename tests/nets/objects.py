@@ -100,6 +100,8 @@ class Handle:
         self._objects, self._content = objects, objects.content
 
     def _ask(self, kind: str, path: str, request: Callable[[str], Any]) -> Any:
+        if ".." in path.split("/"):
+            raise ValueError(path)
         path = self._root + path
         return self._objects.ask(kind, path, lambda: request(path))
 
@@ -159,7 +161,9 @@ class Handle:
             self._ask("delete", path, lambda path: self._content.pop(path, None))
 
     def check_placing(self, files: Any) -> None:
-        pass
+        for source, _, _ in files:  # asks no gate: a fault of its own would show nothing new
+            if self._root + source not in self._content:
+                raise LakeDamaged(f"{source} is missing")
 
     def check_writing(self) -> None:
         pass

@@ -25,6 +25,9 @@ class Gated:
         self.native = self.uri = self._store.uri
         self.write = self._store.create
 
+    def each(self, request: Any, items: Any) -> Any:
+        return map(request, items)
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
         if name not in ASKED:

@@ -46,9 +46,9 @@ class Store(Protocol):
         """Return the objects below a directory (`prefix` ends with a slash), sorted by path."""
 
     def names(self, directory: str, *, after: str = "") -> list[str]:
-        """Return the names of the objects right in a directory that follow `after`, sorted.
+        """Return the names of the objects in a directory that follow `after`, sorted.
 
-        For directories of many objects: cheaper than `objects`.
+        For directories of many objects, with none below them: cheaper than `objects`.
         """
 
     def size(self, path: str) -> int | None:
