@@ -430,9 +430,10 @@ def test_lines_that_were_read_are_written_unparsed():
 
 
 @pytest.mark.slow
-def test_a_ledger_of_100_000_entries_opens_in_under_a_second(tmp_path):
-    """Four partitions in each commit; the names of all entries and markers are there. A second of
-    the process's CPU: by the clock it took four times as long while others used both cores.
+def test_a_ledger_of_100_000_entries_opens_without_reading_them(tmp_path):
+    """Four partitions in each commit; the names of all entries and markers are there. It takes less
+    CPU than JSON needs for the lines of its commits: a bound in seconds failed in a busy worker,
+    where the same work took 1.28 s in place of 0.37.
     """
     store = LocalStore(tmp_path / "p")
     fold = Fold()
@@ -457,11 +458,15 @@ def test_a_ledger_of_100_000_entries_opens_in_under_a_second(tmp_path):
     started = time.process_time()
     ledger = Ledger(store, "p")
     seconds = time.process_time() - started
+    started = time.process_time()
+    for line in (store.get(layout.checkpoint_commits(fold.n)) or b"").splitlines():
+        json.loads(line)
+    bound = time.process_time() - started
     assert ledger.fold.n == 100_000
     assert ledger.fold.covered["id-t", 3] == Intervals(((0, 999_990),))
     assert placing.unplaced(store, ledger.fold) == []
-    print(f"opened in {seconds:.2f} s; {size / 1e6:.1f} MB")
-    assert seconds < 1
+    print(f"opened in {seconds:.2f} s, parsed in {bound:.2f} s; {size / 1e6:.1f} MB")
+    assert seconds < bound
     started = time.monotonic()
     assert ledger.fold.live[77].rows == 40
     print(f"one commit in {time.monotonic() - started:.2f} s")

@@ -1,0 +1,162 @@
+"""Measures of the product's code: what varies, and in how many places; names; sentences.
+
+`python tests/tools/measures.py` prints them. `architecture/test_measures.py` holds each within its
+budget.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "include/tidegate"
+VARIANTS = {
+    "YARN": re.compile(r"yarn", re.I),
+    "S3": re.compile(r"(?<![a-z0-9])s3(?![0-9])", re.I),
+    "Kerberos": re.compile(r"kerberos|gssapi", re.I),
+    "MSK": re.compile(r"(?<![a-z])msk(?![a-z])", re.I),
+    "CSV": re.compile(r"(?<![a-z])csv", re.I),
+}
+"""Variants of engines, stores, logins and formats, as code names them."""
+TURNS = {"semicolons": ";", "there is none": "there is none", "of which": "of which"}
+"""Turns of prose that a reader must decode, counted per 10,000 words."""
+SHORT = 50
+"""Lines below which a module is short."""
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return the syntax tree of each module, by its path below the package."""
+    return {
+        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text())
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+def naming(variant: str) -> list[str]:
+    """Return the modules whose code names a variant: docstrings and comments do not count."""
+    pattern = VARIANTS[variant]
+    return [
+        path
+        for path, tree in modules().items()
+        if pattern.search(path) or any(map(pattern.search, _words_of_code(tree)))
+    ]
+
+
+def modules_of_one_name() -> list[str]:
+    """Return the modules whose base name another module has, too."""
+    names = Counter(Path(path).stem for path in modules())
+    return [path for path in modules() if names[stem := Path(path).stem] > 1 and stem[:2] != "__"]
+
+
+def public_names_defined_twice() -> list[str]:
+    """Return functions and classes that two or more modules define at their top."""
+    names = Counter(
+        name
+        for tree in modules().values()
+        for name in {
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+        }
+    )
+    return sorted(name for name, n in names.items() if n > 1)
+
+
+def reads_by_string() -> int:
+    """Return how often a document is read by a constant key, as in `report["rows"]`."""
+    return sum(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if not _is_annotation(node)
+    )
+
+
+def lines() -> dict[str, int]:
+    """Return the number of lines of each module."""
+    return {path: (PACKAGE / path).read_bytes().count(b"\n") for path in modules()}
+
+
+def turns() -> dict[str, float]:
+    """Return how often docstrings and comments have each turn, per 10,000 of their words."""
+    prose = " ".join(text for path in modules() for text in _prose(PACKAGE / path))
+    words = len(prose.split())
+    return {
+        name: round(prose.lower().count(turn) * 10_000 / words, 1) for name, turn in TURNS.items()
+    }
+
+
+def all_of_them() -> dict[str, float]:
+    """Return every measure by its name."""
+    sizes = lines()
+    return {
+        **{f"modules that name {name}": len(naming(name)) for name in VARIANTS},
+        "modules whose name another has": len(modules_of_one_name()),
+        "public names defined twice or more": len(public_names_defined_twice()),
+        "reads of documents by string keys": reads_by_string(),
+        f"modules under {SHORT} lines": sum(n < SHORT for n in sizes.values()),
+        **{f"{name} per 10,000 words": n for name, n in turns().items()},
+    }
+
+
+def _words_of_code(tree: ast.Module) -> Iterator[str]:
+    """Yield names and texts of a module's code."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    } | {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }  # the text below an attribute is its docstring, too
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in docstrings:
+                yield text
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name) | ast.keyword(arg=str(name)):
+                yield name
+            case ast.ImportFrom(module=str(name)):
+                yield name
+
+
+def _prose(path: Path) -> Iterator[str]:
+    """Yield docstrings and comments of a file."""
+    text = path.read_text()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string.lstrip("# ")
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(docstring))):
+                yield docstring
+
+
+def _is_annotation(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id in ("Literal", "Annotated"))
+    )
+
+
+if __name__ == "__main__":
+    for each, number in all_of_them().items():
+        print(f"{number:8} {each}")
+    print(f"{sum(lines().values()):8} lines in {len(modules())} modules")
