@@ -16,7 +16,6 @@ import pytest
 from support import concurrent_runs, oracle_client, process_list, topic_reader
 from support.cli_user import TIDEGATE
 from support.doc_pages import PROJECT, fenced, page
-from tidegate.pipelines import files
 from tidegate_local import airflow, kafka, processes, stack
 from tidegate_local.airflow_api import AirflowApi, AirflowRefused
 
@@ -29,7 +28,7 @@ FLIGHTS = 336_776
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home with the project's pipelines."""
     home = tmp_path_factory.mktemp("demo")
-    shutil.copytree(files.directory(), home / "pipelines")
+    shutil.copytree(PROJECT / "include/pipelines", home / "pipelines")
     yield home
     stack.down(home)
 
