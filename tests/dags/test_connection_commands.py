@@ -11,6 +11,7 @@ from airflow.models.connection import Connection as Stored
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
+from support.cases import each_of
 from support.doc_pages import DOCS, PROJECT, fenced, named
 from tidegate import errors
 from tidegate.broker.client_settings import KafkaSettings
@@ -85,7 +86,7 @@ def in_examples(page: Path) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("page", DOCS, ids=named)
+@each_of(DOCS, named)
 def test_commands_of_the_docs_can_be_copied(page: Path) -> None:
     """Airflow stores each, and what is stored is a valid connection, but for files."""
     for connection_id, form in in_examples(page):

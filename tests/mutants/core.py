@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         "another cluster",
         "core/judge.py",
-        "return None not in (one, other) and one != other",
-        "return False",
+        "if _differ(cluster_id, fold.cluster_id):",
+        "if False:",
         "tests/unit/test_moved_premises.py",
     ),
     Mutant(

@@ -40,7 +40,7 @@ LIMITS = """\
 
 | What | With Spark 3.5 |
 |---|---|
-| files of JSON; `source.columns` of CSV; rows of files as JSON \
+| files of JSON; `source.columns` of CSV with a type other than STRING; rows of files as JSON \
 (`columns.value: '*'`, the default of Parquet and CSV) | refused when the Spark \
 connection is read: the types of JSON need Spark's Variant |
 | a lake or files in S3 | refused likewise: its `hadoop-aws` is 3.3.4 |

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support import old_broker
+from support.cases import each_of
 from support.doc_pages import DOCS, FENCED, PROJECT, fenced, named, page
 from tidegate import errors, faults
 from tidegate.broker import delegation_token
@@ -150,7 +151,7 @@ def test_the_table_of_tried_brokers() -> None:
         assert {j.version for j in locked if j.group == "org.apache.kafka"} == {version}
 
 
-@pytest.mark.parametrize("path", DOCS, ids=named)
+@each_of(DOCS, named)
 def test_links_lead_somewhere(path: Path) -> None:
     """Relative ones: the file is there, and so is the heading."""
     for target in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", path.read_text())):
@@ -162,7 +163,7 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors(file.read_text()), target
 
 
-@pytest.mark.parametrize("path", DOCS, ids=named)
+@each_of(DOCS, named)
 def test_files_that_are_named_exist(path: Path) -> None:
     """Tests above all: a guarantee whose test is gone is none."""
     for name in re.findall(r"`((?:tests|docs|include|dags|plugins|spark_jobs)/[^`\s]*\w)`",
@@ -186,7 +187,7 @@ def test_every_scenario_of_spark_has_its_test() -> None:
             assert f"`{named(file)}::{test}`" in text, test
 
 
-@pytest.mark.parametrize("path", DOCS, ids=named)
+@each_of(DOCS, named)
 def test_make_targets_exist(path: Path) -> None:
     """Whatever `make …` a page tells people to type."""
     known = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
@@ -219,7 +220,7 @@ def test_every_package_has_its_reason() -> None:
     assert set(re.findall(r"^\| `([\w-]+)` \|", adr, re.MULTILINE)) == packages
 
 
-@pytest.mark.parametrize("path", sorted(PROJECT.glob("docs/adr/0*.md")), ids=named)
+@each_of(sorted(PROJECT.glob("docs/adr/0*.md")), named)
 def test_a_decision_says_when_it_is_violated(path: Path) -> None:
     *_, last = path.read_text().strip().splitlines()
     assert last.startswith("**A change violates this when")

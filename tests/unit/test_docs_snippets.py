@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from support import snippets
+from support.cases import each_of
 from support.doc_pages import DOCS, FENCED, command_lines, fenced, named, page
 from tidegate import errors
 from tidegate.broker.client_settings import KafkaSettings
@@ -48,7 +49,7 @@ def test_pipelines_can_be_copied(path: Path, tmp_path: Path) -> None:
         assert path.name != "README.md" or len(text.splitlines()) <= 10
 
 
-@pytest.mark.parametrize("path", DOCS, ids=named)
+@each_of(DOCS, named)
 def test_columns_in_the_text_can_be_copied(path: Path) -> None:
     """Each `columns: {…}` and `value: '…'` within a sentence has an expression, no quoted text."""
     text = FENCED.sub("", path.read_text())
@@ -57,7 +58,7 @@ def test_columns_in_the_text_can_be_copied(path: Path) -> None:
         assert not [each for each in columns.values() if each[:1] in "'\""], columns
 
 
-@pytest.mark.parametrize("path", DOCS, ids=named)
+@each_of(DOCS, named)
 def test_command_lines_are_accepted(path: Path) -> None:
     """Each command in an example exists and takes these arguments and options."""
     for words in command_lines(path.read_text()):
@@ -67,7 +68,7 @@ def test_command_lines_are_accepted(path: Path) -> None:
         command.make_context(command.name, words)  # a usage error otherwise
 
 
-@pytest.mark.parametrize("path", DOCS, ids=named)
+@each_of(DOCS, named)
 def test_commands_in_the_text_exist(path: Path) -> None:
     """Every `tidegate …` within a sentence, with its options."""
     root = command_reference.whole()
@@ -81,7 +82,7 @@ def test_commands_in_the_text_exist(path: Path) -> None:
         assert used <= options | {"--json"}, quoted
 
 
-@pytest.mark.parametrize("path", DOCS, ids=named)
+@each_of(DOCS, named)
 def test_connections_can_be_copied(path: Path) -> None:
     """Each connection in an example is valid, but for files that are not here."""
     text = path.read_text()

@@ -13,6 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from support.cases import each_of
+
 PROJECT = Path(__file__).parents[2]
 INCLUDE = PROJECT / "include"
 FORM = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
@@ -80,7 +82,7 @@ def undeclared(path: Path, package: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("path", sorted(INCLUDE.glob("tidegate/**/*.py")), ids=str)
+@each_of(sorted(INCLUDE.glob("tidegate/**/*.py")))
 def test_what_a_file_imports_is_declared(path: Path) -> None:
     parts = path.relative_to(INCLUDE / "tidegate").parts
     assert undeclared(path, parts[0]) == set()

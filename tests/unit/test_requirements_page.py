@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from support.cases import each_of
 from support.doc_pages import page
 from tools.requirements_page import ROW, filled, suites
 
@@ -28,7 +29,7 @@ def test_no_row_is_missing() -> None:
     assert [each for each in ABSENT if each not in TEXT] == []
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+@each_of(ROWS)
 def test_each_row_has_a_test(row: tuple[str, ...]) -> None:
     _, what, tests, places, _ = row
     assert what.endswith(".")

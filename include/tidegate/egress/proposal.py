@@ -39,18 +39,18 @@ def columns_below(path: str, file_format: str) -> str | None:
         if file_format == "json":
             return proposed_columns(root, files)
         return columns_of_header(_lines(sources.beginning(root, files[0].name, _BYTES))[:1])
-    except (TidegateError, ValueError, IndexError):
+    except (TidegateError, ValueError, IndexError, csv.Error, zlib.error):
         return None
 
 
 def columns_of_header(lines: Iterable[bytes]) -> str | None:
     """Return Spark's DDL for the first line of a CSV file: each column is a STRING.
 
-    None if it does not name columns, or has another separator: the run that refuses it says which.
+    None if it is not surely a header with commas: each name begins with a letter or an underscore,
+    and has no other separator and no control character.
     """
-    names = next(csv.reader(line.decode() for line in lines), [])
-    has_other_separator = len(names) == 1 and any(sep in names[0] for sep in ";\t|")
-    if has_other_separator or len({name.lower() for name in names if name}) < len(names):
+    names = next(csv.reader((line.decode("utf-8-sig") for line in lines), strict=True), [])
+    if len({name.lower() for name in names}) < len(names) or not all(map(_is_name, names)):
         return None
     return schema.ddl([Field(name, Type("string")) for name in names]) or None
 
@@ -66,3 +66,8 @@ def _lines(data: bytes) -> list[bytes]:
         data = zlib.decompressobj(_GZIP).decompress(data, _BYTES)
     lines = data.splitlines()
     return lines[:-1] if len(data) >= _BYTES else lines
+
+
+def _is_name(text: str) -> bool:
+    begins = text[:1].isalpha() or text[:1] == "_"
+    return begins and text.isprintable() and not set(text) & set(";\t|")

@@ -59,14 +59,21 @@ logger = logging.getLogger(__name__)
 
 
 class _FilesRefused(Exception):
-    """The claim is released, nothing was sent, and no later plan has these files."""
+    """The claim is released, nothing was sent, and no later plan of the run has these files.
+
+    `others` is the number of the plan's files that can be sent.
+    """
+
+    def __init__(self, reason: str, others: int) -> None:
+        super().__init__(reason)
+        self.others = others
 
 
 def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> Delivery | None:
     """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
     Returns its manifest; None if the plan was committed before, or has no work. Makes a plan if the
-    run has no living one, and one more without the files that cannot be sent. Raises RowsRefused or
+    run has no living one, and one more of its files that can be sent. Raises RowsRefused or
     SourceChanged before anything is sent, SendFailed or BrokerUnreachable if a retry must send the
     missing rows.
     """
@@ -80,10 +87,13 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
                     f"pipeline {planned.pipeline!r}, replay {opened.run.asked.id!r}: {refused}. "
                     "Nothing was sent: name the other files, or correct the cause and use a new id"
                 ) from None
-            logger.warning("plan %s: %s. Planning the remaining files", planned.id, refused)
+            logger.warning("plan %s: %s", planned.id, refused)
+            if refused.others:  # and no file that was not looked at
+                spec = opened.run.spec.model_copy(update={"max_files": refused.others})
+                opened.run = replace(opened.run, spec=spec)
     raise RowsRefused(
-        f"pipeline {opened.run.spec.name!r}: the plan without the files that cannot be sent had "
-        "others; the next run excludes these, too. Nothing was sent"
+        f"pipeline {opened.run.spec.name!r}: a second plan had files that cannot be sent, too. "
+        "Nothing was sent: a new run excludes them, but with --resend, which tries them again"
     )
 
 
@@ -271,7 +281,7 @@ def _run_application(
         claims.release_unsent(opened, claim, reason, files, judge)
         clear(own, opened.store)
         if files:
-            raise _FilesRefused(reason)
+            raise _FilesRefused(reason, len(plan.files) - len(files))
     if refused:
         raise RowsRefused(
             f"pipeline {run.spec.name!r}: {refused['message']}. Nothing "

@@ -94,12 +94,22 @@ def test_bad_files_first(world: World) -> None:
     assert not world.plan("two").plan.has_work
 
 
+def test_the_second_plan_has_the_other_files_of_the_first(world: World) -> None:
+    """And none that was not looked at: its bad ones would keep back what can be sent."""
+    world.settings = {"max_files": 3}
+    world.put(a1="bad", a2="good", a3="bad", a4="bad", b="good")
+    bad = refuses("a1", "a3", "a4")
+    assert world.send_and_publish("one", bad)["files"] == ["a2"]
+    assert len(world.ran) == 2
+    assert world.send_and_publish("two", bad)["files"] == ["b"]
+
+
 def test_files_that_are_bad_one_after_another(world: World) -> None:
     """A run ends when its second plan could not be sent either; the next one goes on."""
     world.settings = {"max_files": 1}
     world.put(a1="bad", a2="bad", a3="bad", b="good")
     bad = refuses("a1", "a2", "a3")
-    with pytest.raises(RowsRefused, match="the next run excludes these, too"):
+    with pytest.raises(RowsRefused, match="a new run excludes them"):
         world.send("one", bad)
     assert len(world.ran) == 2
     assert world.send_and_publish("two", bad)["files"] == ["b"]
@@ -117,8 +127,9 @@ def test_a_file_is_judged_by_the_settings_of_its_plan(world: World) -> None:
     def refuses_nulls(job: EgressJob, directory: Path) -> None:
         (sends_all if job.tombstones else refuses("b"))(job, directory)
 
-    assert world.send_and_publish("one", refuses_nulls)["files"] == ["a", "b"]
-    assert [job.tombstones for job in world.ran] == [False, False, True]
+    assert world.send_and_publish("one", refuses_nulls)["files"] == ["a"]
+    assert world.send_and_publish("two", refuses_nulls)["files"] == ["b"]
+    assert [job.tombstones for job in world.ran] == [False, False, True, True]
 
 
 def test_another_spark_resumes_nothing(world: World, tmp_path: Path) -> None:

@@ -50,7 +50,14 @@ def test_the_first_lines_of_some_files(tmp_path: Path):
     [
         (b"id,name", "id STRING, name STRING"),
         (b'id,"a ""b"", c"', 'id STRING, `a "b", c` STRING'),
+        (b"\xef\xbb\xbfid,name", "id STRING, name STRING"),
         (b"id;name", None),
+        (b"id|a;b", None),
+        (b"1,2024-01-01", None),
+        (b"1a,b", None),
+        (b'id,"a', None),
+        (b"id,a\x01", None),
+        (b"x" * 200_000, None),
         (b"id,ID", None),
         (b"id,", None),
         (b"", None),
@@ -64,5 +71,11 @@ def test_columns_of_a_header(tmp_path: Path, line: bytes, columns: str | None) -
 
 def test_no_columns_without_a_file(tmp_path: Path) -> None:
     assert columns_below(str(tmp_path), "csv") is None
-    (tmp_path / "a.csv").write_bytes(b"\xff\xfe")
-    assert columns_below(str(tmp_path), "csv") is None
+    for name, content in (
+        ("c.csv", b"\xff\xfe"),
+        ("b.csv.gz", b"\x1f\x8b and no more"),
+        ("a", b""),
+    ):
+        (tmp_path / name).write_bytes(content)
+        for file_format in ("csv", "json"):
+            assert columns_below(str(tmp_path), file_format) is None

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from support.cases import each_of
 from tidegate.pipelines.spec import Ingest, Spec, parse
 from tidegate.settings.setting import Answer, Place, Setting
 from tidegate.settings.source import disagreements
@@ -26,7 +27,7 @@ def complaints(options: Any, **others: Any) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("setting", REFUSED, ids=lambda each: each.name)
+@each_of(REFUSED)
 def test_each_refused_setting_has_its_reason(setting: Setting) -> None:
     """Without a broker and without Java, and in any letter case; its value is not quoted."""
     for name in (setting.name, setting.name.upper()):

@@ -8,6 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from support.cases import each_of
 from support.doc_pages import DOCS, PROJECT, fenced
 from tidegate.pipelines import yaml_reader
 from tidegate.pipelines.schema import schema
@@ -161,11 +162,7 @@ def given(each: Setting) -> dict[str, Any]:
     return LEAST | {"options": {each.name: 1}}
 
 
-@pytest.mark.parametrize(
-    "each",
-    [each for each in TABLE if each.place is not Place.CONNECTION],
-    ids=lambda each: f"{each.place}-{each.name}",
-)
+@each_of(each for each in TABLE if each.place is not Place.CONNECTION)
 def test_each_setting_of_the_table(each: Setting) -> None:
     """Its name is known. A refused one fails with any value, and so it does for `parse`."""
     found = problems(given(each))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.cases import each_of
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
 from tidegate.settings.setting import Answer, Place
@@ -45,7 +46,7 @@ FORMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS, ids=range(len(FORMS)))
+@each_of(FORMS)
 def test_a_setting_with_an_unset_variable_is_not_checked(form: dict[str, Any]) -> None:
     """`tidegate validate` has a notice of it, and no message quotes a value."""
     found = examined(form)

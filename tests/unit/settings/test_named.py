@@ -1,7 +1,10 @@
 """`tidegate settings NAME` and the judge of pipeline files give the same answers."""
 
+import itertools
+
 import pytest
 
+from support.cases import each_of
 from tidegate.broker import client_settings
 from tidegate.broker.connection_fields import fields
 from tidegate.errors import ConfigurationError
@@ -53,10 +56,10 @@ def value_of(place: Place, name: str) -> str:
     return next((value for value in VALUES if not check(value)), "x")
 
 
-@pytest.mark.parametrize("place", [p for p in Place if p is not Place.CONNECTION])
-@pytest.mark.parametrize("name", NAMES)
-def test_both_answers_are_one(place: Place, name: str) -> None:
+@each_of(itertools.product(NAMES, [p for p in Place if p is not Place.CONNECTION]))
+def test_both_answers_are_one(case: tuple[str, Place]) -> None:
     """Of every name of the table, and of others that begin with `spark.`."""
+    name, place = case
     value = value_of(place, name)
     verdict, answer = judge(place, {name: value}), told(place, name)
     if answer is None:
@@ -106,7 +109,7 @@ def test_what_may_only_refer_to_a_secret() -> None:
     assert secrets.WHY in judge(Place.SPARK, {name: "hunter2"}).complaints[0]
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda each: each.name)
+@each_of(FIELDS)
 def test_each_field_of_a_connection(field: Setting) -> None:
     """The reader of connections refuses exactly those that are said to be refused."""
     assert field in named(field.name, FIELDS)
@@ -142,7 +145,7 @@ def test_fields_of_a_connection(name: str, answer: Answer) -> None:
         assert Place.CONNECTION in {each.place for each in named(name, FIELDS)}
 
 
-@pytest.mark.parametrize("name", [each.name for each in TABLE if each.answer is Answer.REFUSED])
+@each_of(each.name for each in TABLE if each.answer is Answer.REFUSED)
 def test_a_guess_is_no_refused_name(name: str) -> None:
     """Neither of `settings` nor of `validate`."""
     wrong = f"{name.removesuffix('*')}q"

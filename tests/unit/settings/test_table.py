@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.cases import each_of
 from tidegate.settings import setting, sink, source, spark_conf
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE, Verdict, find, judge, named
@@ -70,7 +71,7 @@ def test_each_name_is_there_once() -> None:
     assert [name for name, times in counted.items() if times > 1] == []
 
 
-@pytest.mark.parametrize("each", TABLE, ids=lambda each: f"{each.place}-{each.name}")
+@each_of(TABLE)
 def test_the_answer_is_what_the_table_says(each: setting.Setting) -> None:
     """A refused one has its reason, a translated one another name, each other one passes."""
     verdict = judge(each.place, {each.name: value_of(each)})
