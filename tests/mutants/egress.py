@@ -224,6 +224,28 @@ MUTANTS = (
         "tests/spark/test_egress_refusals.py::test_the_columns_of_the_first_commit_count",
     ),
     Mutant(
+        "a replay decides no columns",
+        "lake/deliveries.py",
+        "is_first = plan.lane != REPLAY and ledger.fold.columns is None",
+        "is_first = ledger.fold.columns is None",
+        "tests/unit/egress/test_file_replay.py::test_a_replay_decides_no_columns",
+    ),
+    Mutant(
+        "a plan of other columns than the first commit's",
+        "core/judge.py",
+        "if _differ(columns, fold.columns):",
+        "if False:",
+        "tests/unit/test_moved_premises.py::test_files_have_the_columns_of_the_first_commit",
+    ),
+    Mutant(
+        "the second plan has no file that was not looked at",
+        "egress/send.py",
+        "            if refused.others:",
+        "            if False:",
+        "tests/unit/egress/test_egress_claims.py"
+        "::test_the_second_plan_has_the_other_files_of_the_first",
+    ),
+    Mutant(
         "before a first commit the columns of most files count",
         "lake/sources.py",
         "for each, _ in found.most_common(1)",

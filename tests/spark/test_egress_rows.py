@@ -82,6 +82,12 @@ def test_csv_in_another_encoding(session: SparkSession, tmp_path: Path) -> None:
     assert [row.fault is None for row in rows(session, "csv", path)] == [True, False]
 
 
+def test_csv_with_a_byte_order_mark(session: SparkSession, tmp_path: Path) -> None:
+    """As spreadsheets write it: it is no part of the first column's name."""
+    path = put(tmp_path / "a", b"\xef\xbb\xbfid,name\r\n1,x\r\n")
+    assert values(rows(session, "csv", path, value="id", ddl="id STRING, name STRING")) == ["1"]
+
+
 def test_valid_and_invalid_json_lines(session: SparkSession, tmp_path: Path) -> None:
     """A line is one object; anything else, or text after it, is a bad row with its text. Blank
     lines are not rows.

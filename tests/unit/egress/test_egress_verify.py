@@ -260,6 +260,6 @@ def test_headers_of_an_agent_are_not_compared(target: Target) -> None:
 
 
 def test_a_digest_as_it_is_stored() -> None:
-    """Of a key, no value, a header and one without a value; Spark's own are compared in `spark/`."""
+    """Of a key, no value, a header and one without a value; `spark/` compares Spark's own."""
     headers = [("h", b"1"), ("n", None)]
     assert digest_record("a.csv", 7, "t", b"k", None, headers) == 7846084661820770075
