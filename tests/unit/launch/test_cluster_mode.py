@@ -178,7 +178,7 @@ def test_what_cannot_be_checked_is_a_notice(store: LocalStore) -> None:
     (notice,) = notices(store, YARN)
     assert f"{store.root}" in notice
     assert "same shared directory" in notice
-    s3: Any = SimpleNamespace(native=lambda _: "s3a://lake/p/")
+    s3: Any = SimpleNamespace(native=lambda _: "s3a://lake/p/", is_shared_by_nodes=True)
     (notice,) = notices(s3, YARN)
     assert "keys of S3 from their nodes" in notice
 
