@@ -5,42 +5,42 @@ from mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "what was fetched is not kept",
-        "settings/spark_conf.py",
+        "CONSUMER_CACHES",
         '    "spark.kafka.consumer.fetchedData.cache.timeout": "0",\n',
         "",
         "tests/spark/test_memory.py",
     ),
     Mutant(
         "a producer setting that cannot start",
-        "settings/setting.py",
+        "Whole.__call__",
         "not self.least <= int(value) <= self.most",
         "False",
         "tests/unit/spark/test_producer_settings.py::test_a_refused_setting_has_its_reason",
     ),
     Mutant(
         "a target is sent to only if it can be read back beside its connection",
-        "runs/connections.py",
+        "_refuse_contradictions",
         "reading = disagreements(target.reading_options, options)",
         "reading = []",
         "tests/unit/runs/test_connections.py::test_options_that_contradict_the_connection",
     ),
     Mutant(
         "a look-up's time-out is not below that of a request",
-        "settings/source.py",
+        "disagreements",
         "if api and request and int(api) < int(request):",
         "if False:",
         "tests/unit/pipelines/test_ingest_options.py::test_what_a_consumer_refuses_together",
     ),
     Mutant(
         "records that were damaged on the way are not read",
-        "settings/source.py",
+        "source._checked",
         'if boolean(value) is None and value.lower() == "false":',
         "if False:",
         "tests/unit/settings/test_table.py::test_a_value_that_a_client_would_refuse",
     ),
     Mutant(
         "a time-out of the connection comes before Tidegate's own",
-        "spark/producer_settings.py",
+        "settings.found",
         "found = {**DEFAULTS, **shared, **given}",
         "found = {**shared, **DEFAULTS, **given}",
         "tests/unit/spark/test_producer_settings.py"
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "a connection and a pipeline that contradict each other send nothing",
-        "runs/connections.py",
+        "refuse_contradictions",
         "_refuse_contradictions(spec, kafka.connection, kafka.options)",
         "_refuse_contradictions(spec, kafka.connection, {})",
         "tests/unit/egress/test_egress_plan.py"
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "a decommissioned executor's tasks are not run again",
-        "settings/spark_conf.py",
+        "RUN_ONCE",
         '    "spark.decommission.enabled": "false",\n',
         "",
         "tests/unit/launch/test_spark_submit.py"
@@ -64,7 +64,7 @@ MUTANTS = (
     ),
     Mutant(
         "fetch failures of a decommissioned executor count",
-        "settings/spark_conf.py",
+        "RUN_ONCE",
         '    "spark.stage.ignoreDecommissionFetchFailure": "false",\n',
         "",
         "tests/unit/launch/test_spark_submit.py"
@@ -72,21 +72,21 @@ MUTANTS = (
     ),
     Mutant(
         "dates of Parquet are read in one calendar",
-        "settings/spark_conf.py",
+        "SAME_ROWS",
         '    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",\n',
         "",
         "tests/unit/spark/test_source_rows.py::test_what_changes_rows_is_set_and_refused",
     ),
     Mutant(
         "what values depend on is set in each session",
-        "spark/session.py",
+        "_pin",
         "            spark.conf.set(own, value)\n",
         "            pass\n",
         "tests/unit/spark/test_source_rows.py::test_what_changes_rows_is_set_and_refused",
     ),
     Mutant(
         "an egress has no legacy settings of Spark",
-        "settings/table.py",
+        "table.find",
         "return next((replace(each, name=name) for each in groups), None)",
         "return None",
         "tests/unit/settings/test_table.py::test_an_egress_decides_more_of_spark",

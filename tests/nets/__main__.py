@@ -30,6 +30,7 @@ def main() -> int:
                 (case, crashes.judged(known[case.step], case)),
                 ("interleaving", interleavings.judged(world, seed)),
                 ("edits", interleavings.judged_edits(new, seed)),
+                ("senders", interleavings.judged_senders(new, seed)),
             ):
                 if wrong:
                     print(f"SEED={seed} {what}: {wrong[:5]}")

@@ -10,13 +10,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 
 from nets.crashes import CHANGES, at_the_end
 from nets.objects import Crash, Gate, Handle, Request
-from nets.world import DAY, KAFKA, RETYPED, Now, World, rows_of
+from nets.world import BACKFILL, DAY, KAFKA, ORIGIN, RETYPED, Now, World, rows_of
 from tidegate.core import layout
-from tidegate.errors import AttemptWrong, TidegateError
+from tidegate.core.entries import Gap
+from tidegate.errors import AttemptWrong, StageFailed, TidegateError
 from tidegate.ingest.plan import plan
 from tidegate.ingest.publish import publish
 from tidegate.ingest.sealing import Outcomes, _give_up
@@ -74,6 +76,12 @@ class Turn(Gate):
         self._back.release()
 
 
+def die(world: World) -> None:
+    """End the process that asks."""
+    world.objects.own.gate.ended = True
+    raise Crash
+
+
 # What a process may do.
 
 
@@ -108,6 +116,23 @@ def staging_only(world: World) -> None:
     run = opened("a")
     plan(run)
     stage(run, world.stage)
+
+
+def dies_unsealed(world: World) -> None:
+    """The process ends when Spark has, before it seals anything."""
+
+    def submit(given: object) -> None:
+        world.stage(given)
+        die(world)
+
+    run = opened("a")
+    plan(run)
+    stage(run, submit)
+
+
+def publishes(world: World) -> None:
+    with suppress(TidegateError):
+        publish(opened("a"))
 
 
 def replacer(world: World) -> None:
@@ -163,7 +188,25 @@ def mover(world: World) -> None:
     world.objects.ask("edits", "", lambda: setattr(world, "cluster", "cluster"))
 
 
+def gives_up(world: World) -> None:
+    """An operator counts all records as lost, while another process may be reading them."""
+    run = opened("given up")
+    plan(run)
+    for p, (start, end) in {0: (ORIGIN, 100), 1: (0, 40)}.items():
+        run.ledger.skip(Gap("t", "id-t", p, start, end, "operator", "me"), run="me")
+
+
+def backfills_less(world: World) -> None:
+    """A window that is a part of a chunk of the other backfill."""
+    world.run("less", asked=replace(BACKFILL, end="7"))
+
+
 EDITS = (
+    (backfiller, backfills_less),
+    (live, gives_up, sleeper),
+    (staging_only, gives_up, publishes),
+    (staging_only, gives_up, live),
+    (dies_unsealed, gives_up, publishes),
     (backfiller, corrector),
     (backfiller, corrector, backfiller, live),
     (live, corrector, sleeper),
@@ -171,7 +214,9 @@ EDITS = (
     (backfiller, mover, backfiller),
     (live, mover, sleeper, backfiller),
 )
-"""In a world in which nothing is committed: a premise moves between plans and their entries."""
+"""In a world in which nothing is committed: a premise moves between plans and their entries, or
+what a plan has read is committed in part, or counted as lost.
+"""
 THEMES = (
     (live, other),
     (live, retry, sleeper),
@@ -252,6 +297,35 @@ def sends_another(world: World) -> None:
     world.send_again("y", "another")
 
 
+def dies_sending(world: World) -> None:
+    """The sender ends after its first record, without a word."""
+
+    def submit(given: object) -> None:
+        world.send_one(given)
+        die(world)
+
+    world.egress("a", submit=submit)
+
+
+def dies_before(world: World) -> None:
+    """The sender ends before its first record."""
+    world.egress("a", submit=lambda _: die(world))
+
+
+def fails_before(world: World) -> None:
+    """The application does not start: the claim is released if nothing was sent by any attempt."""
+
+    def submit(_: object) -> None:
+        raise StageFailed("no JVM")
+
+    world.egress("b", submit=submit)
+
+
+def releases(world: World) -> None:
+    """An operator releases a claim of which nothing was sent, so that all is sent again."""
+    world.release()
+
+
 def sweeps_egress(world: World) -> None:
     for _ in range(3):
         world.objects.ask("a day", "", lambda: world.objects.age(DAY))
@@ -262,6 +336,9 @@ FIRST_SENDS = (
     (sends, sends),
     (sends, sends_too, sends),
     (sends, sends_too, sends, sweeps_egress),
+    (dies_sending, fails_before, sweeps_egress),
+    (dies_sending, fails_before, sweeps_egress, fails_before, sends),
+    (dies_before, releases, fails_before),
 )
 """In a world in which nothing was sent."""
 SENDS_AGAIN = (

@@ -10,8 +10,8 @@ from tidegate.lake import committing, ledger
 
 SEEDS = (*range(200), 669, 1312)
 """The last ones are orders in which an attempt is to be committed after it was abandoned: rare."""
-SENDS = 200
-EDITS = 150
+SENDS = 300
+EDITS = 250
 
 
 @pytest.fixture(scope="module")

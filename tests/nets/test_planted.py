@@ -6,14 +6,20 @@ from nets import crashes, interleavings, planted
 from nets.world import playing
 
 SEEDS = 1500
+ORDERS = {
+    "interleavings": interleavings.judged,
+    "edits": interleavings.judged_edits,
+    "senders": interleavings.judged_senders,
+}
 
 
 def wrong_at(net, world):
     """Return the first thing that a net finds, and where; None if it finds nothing."""
-    if net == "interleavings":
-        interleavings.start(world)
+    if net in ORDERS:
+        if net == "interleavings":
+            interleavings.start(world)
         for seed in range(SEEDS):
-            if wrong := interleavings.judged(world, seed):
+            if wrong := ORDERS[net](world, seed):
                 return seed, wrong
         return None
     try:
@@ -26,11 +32,17 @@ def wrong_at(net, world):
     return None
 
 
-@pytest.mark.parametrize("bug", planted.BUGS)
-def test_it_is_found(bug, tmp_path):
-    plant, net = planted.BUGS[bug]
+@pytest.mark.parametrize(
+    ("bug", "net"),
+    [
+        pytest.param(bug, net, marks=[pytest.mark.slow] if bug in planted.RARE else [])
+        for net, bugs in planted.BUGS.items()
+        for bug in bugs
+    ],
+)
+def test_it_is_found(bug, net, tmp_path):
     with playing(tmp_path / "in") as world, pytest.MonkeyPatch.context() as patch:
-        plant(patch)
+        planted.plant(bug, patch)
         found = wrong_at(net, world)
     assert found, f"no net has found {bug}"
     print(f"{bug}: {net}, {found[0]}: {str(found[1])[:300]}")

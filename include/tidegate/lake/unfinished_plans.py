@@ -77,7 +77,8 @@ def pending_chunks(store: Store, fold: Fold) -> Iterator[tuple[Plan, int]]:
             plan = plans.load(store, plan_id)
         except LakeDamaged:
             continue  # `verify` and `repair` report it
-        if plan.replay is None and not fold.covered_part(plan.chunks[chunk], plan.topics):
+        # What a replay reads is covered.
+        if chunk < len(plan.chunks) and not fold.covered_part(plan.chunks[chunk], plan.topics):
             yield plan, chunk
 
 

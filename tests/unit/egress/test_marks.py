@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from support.egress_world import World, dies_before_sending, dies_while_sending, is_killed
+from support.egress_world import (
+    World,
+    begins,
+    dies_before_sending,
+    dies_while_sending,
+    is_killed,
+)
 from tidegate.core import canonical
 from tidegate.core.requests import FileReplay
 from tidegate.egress import send as sending
@@ -17,7 +23,7 @@ from tidegate.egress.send import send
 from tidegate.errors import SendFailed, StageFailed
 from tidegate.launch.submission import Submission
 from tidegate.maintenance.sweep import sweep as swept
-from tidegate.spark.egress_job import SENDING
+from tidegate.spark.egress_job import SENDING, EgressJob
 from tidegate_check.lake import Checker, Stored
 
 AGAIN = {"asked": FileReplay("x", ("a",))}
@@ -78,6 +84,32 @@ def test_a_mark_that_a_killed_process_has_left_is_swept(world: World) -> None:
     os.utime(mark, (1, 1))
     (gone,) = swept(world.spec, run="s")["swept"]
     assert (gone["why"], mark.exists()) == ("placed", False)
+
+
+def test_the_mark_of_an_attempt_that_was_superseded_stays(world: World) -> None:
+    """It may have sent: until its plan is committed, no sweep takes the mark, however old it is.
+
+    One file is sent by an attempt that ends without a word; the next one fails before its first
+    record. Without the mark its claim would be released as if nothing was sent.
+    """
+    world.put(a="1")
+
+    def is_killed_while_sending(job: EgressJob, directory: Path) -> None:
+        begins(job, directory)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.send("one", is_killed_while_sending)
+    with pytest.raises(SendFailed):
+        world.send("two", dies_before_sending)
+    mark = Path(str(world.ran[0].mark), SENDING)
+    os.utime(mark, (1, 1))
+    assert swept(world.spec, run="s")["swept"] == []
+    with pytest.raises(SendFailed):
+        world.send("three", dies_before_sending)
+    assert world.fold.claims
+    world.send_and_publish("four")
+    assert world.ran[-1].resumed
 
 
 @pytest.mark.usefixtures("lake")

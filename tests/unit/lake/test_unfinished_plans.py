@@ -8,8 +8,11 @@ import pytest
 from support import ingest_world, staged_attempts, store_requests
 from support.ingest_steps import plan, stage
 from support.ingest_world import World, ranges
+from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.requests import Replay
 from tidegate.errors import StageFailed
 from tidegate.ingest.run import ingest
 from tidegate.lake import attempts, plans, unfinished_plans
@@ -152,3 +155,56 @@ def test_a_plan_that_is_sealed_and_skipped_while_others_are_published(
     assert markers(world) == [sealing.plan.id]
     ingest(world.run("later"), world.submit())
     assert world.rows == {0: ranges((0, 10))}
+
+
+def test_a_finished_attempt_of_a_skipped_chunk(world: World) -> None:
+    """A gap is no proof that nobody has read the records: the next run seals and commits them."""
+    frozen = plan(world.run("slow")).plan
+    staged_attempts.stage(world.run("any").store(), frozen)
+    skip(world, 0, 10)
+    ingest(world.run("later"), world.submit())
+    assert (world.rows, markers(world)) == ({0: list(range(10))}, [])
+
+
+def test_a_run_goes_on_with_a_chunk_that_is_skipped(world: World) -> None:
+    """An operator has given up what this run is about to read: it reads it all the same."""
+    plan(world.run("slow"))
+    skip(world, 0, 10)
+    ingest(world.run("slow"), world.submit())
+    assert world.rows == {0: list(range(10))}
+
+
+def test_chunks_that_may_still_be_committed(world: World) -> None:
+    """Spark still writes it. A replay, a plan that cannot be read and a chunk of no plan are
+    excluded, and stop no run.
+    """
+    store = world.run("any").store()
+    ingest(world.run("one"), world.submit())
+    end_at(world, 20)
+    frozen = plan(world.run("slow")).plan
+    staged_attempts.unfinished(store, staged_attempts.stage(store, frozen))
+    again = plan(world.run("again", asked=Replay("t", "x", start="0", end="10"))).plan
+    staged_attempts.stage(store, again)
+    strange = Path(store.native(attempts.Attempt(frozen.id, 7, "strange").done_path))
+    strange.parent.mkdir(parents=True)
+    strange.write_text("{}")
+    lost = staged_attempts.plan_of((OffsetRange("t", 0, 20, 30),))
+    staged_attempts.stage(store, lost)
+    pending = unfinished_plans.pending_chunks(store, world.ledger.fold)
+    assert [(each.id, chunk) for each, chunk in pending] == [(frozen.id, 0)]
+    ingest(world.run("later"), world.submit())
+    assert world.rows == {0: ranges((0, 20))}
+
+
+def test_a_damaged_plan_stops_no_other(world: World) -> None:
+    """What other plans have sealed is published; its own marker stays."""
+    store = world.run("any").store()
+    damaged, whole = plan(world.run("damaged")).plan, []
+    end_at(world, 20)
+    whole.append(plan(world.run("whole")).plan)
+    for each in (damaged, *whole):
+        staged_attempts.seal(store, each)
+    Path(store.native(layout.plan(damaged.id))).write_text("{")
+    assert publish(world)
+    assert markers(world) == [damaged.id]
+    assert world.rows == {0: ranges((0, 20))}

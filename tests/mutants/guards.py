@@ -1,0 +1,297 @@
+"""Mutants of what a unification of the states of work would lose: each loses or doubles rows."""
+
+from mutants.mutant import Mutant
+
+_LISTED = (
+    'type("Listed", (), {"objects": lambda *_: [f for each in staged.values() for f in each]})()'
+)
+"""A store that still shows what was listed before the ledger was read."""
+
+MUTANTS = (
+    Mutant(
+        "the judge is asked at each try",
+        "Ledger.append",
+        """self.refuse_unsafe_store()
+        while True:
+            verdict = judge(self.refresh(), entry)""",
+        """self.refuse_unsafe_store()
+        verdict = judge(self.refresh(), entry)
+        while True:
+            self.refresh()""",
+        "tests/unit/lake/test_committing.py::test_two_attempts_of_one_chunk_are_one_commit",
+    ),
+    Mutant(
+        "a plan is over by a listing from after the ledger was read",
+        "publish_unfinished",
+        "if _is_over(store, ledger.fold, plan):",
+        f"if _is_over({_LISTED}, ledger.fold, plan):",
+        "tests/unit/lake/test_unfinished_plans.py"
+        "::test_a_plan_that_is_sealed_and_skipped_while_others_are_published",
+    ),
+    Mutant(
+        "the sweeper looks again before it gives up",
+        "sweeping.sweep",
+        "elif _may_be_given_up(store, fold, attempt) and (",
+        "elif (attempt.done_path not in dict(files) or _may_be_given_up(store, fold, attempt))"
+        " and (",
+        "tests/unit/lake/test_sweeping.py"
+        "::test_an_attempt_that_finishes_after_it_was_listed_is_kept",
+    ),
+    Mutant(
+        "an attempt is given up before its files go",
+        "sweeping.sweep",
+        "outcome = ledger.append(Abandon(*attempt), run=run)",
+        "outcome = Appended(fold.n)",
+        "tests/unit/lake/test_sweeping.py::test_an_attempt_that_was_killed_is_given_up_first",
+    ),
+    Mutant(
+        "no sealed attempt is given up as wrong",
+        "sealing._give_up",
+        "if opened.store.size(attempt.manifest_path) is not None:",
+        "if False:",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_sealed_attempt_is_not_deleted_or_given_up",
+    ),
+    Mutant(
+        "no sealed attempt is deleted as unfinished",
+        "delete_unfinished",
+        "if opened.store.size(attempt.manifest_path) is not None:",
+        "if False:",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_sealed_attempt_is_not_deleted_or_given_up",
+    ),
+    Mutant(
+        "a skipped chunk is not done",
+        "plan.is_done",
+        "fold.covers(plan.chunks[number], plan.topics)",
+        "sum(map(len, fold.sent_part(plan.chunks[number], plan.topics)))"
+        " == sum(map(len, plan.chunks[number]))",
+        "tests/unit/lake/test_unfinished_plans.py::test_a_run_goes_on_with_a_chunk_that_is_skipped",
+    ),
+    Mutant(
+        "a finished attempt of a skipped chunk is sealed",
+        "attempts.unsealed",
+        "fold.covered_part(",
+        "fold.sent_part(",
+        "tests/unit/lake/test_unfinished_plans.py::test_a_finished_attempt_of_a_skipped_chunk",
+    ),
+    Mutant(
+        "a chunk that is covered in part is not done",
+        "plan.is_done",
+        "fold.covers(",
+        "fold.covered_part(",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_chunk_that_others_have_committed_in_part",
+    ),
+    Mutant(
+        "a replay is done by its own commit alone",
+        "plan.is_done",
+        "plan.replay is None and fold.covers",
+        "fold.covers",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_replay_is_finished_by_its_own_id",
+    ),
+    Mutant(
+        "what a dead plan has sealed is published before the next generation",
+        "ingest.plan.plan",
+        "committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])",
+        "pass",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_forced_plan_publishes_first",
+    ),
+    Mutant(
+        "a sealed chunk of a dead replay is brought to the judge",
+        "attempts.sealed",
+        "candidates = list(_finished(fold, staged))",
+        """from tidegate.core.judge import not_live
+    candidates = [
+        a for a in _finished(fold, staged)
+        if not plan.replay
+        or not not_live(fold, plan.topics, plan.chunks[a.chunk], plan.replaces(a.chunk))
+    ]""",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_replay_that_others_were_quicker_than",
+    ),
+    Mutant(
+        "the files of an attempt have the sizes of its manifest",
+        "committing.commit",
+        "if sizes.get(file.path) != file.size:",
+        "if False:",
+        "tests/unit/lake/test_committing.py::test_a_vanished_file_is_never_committed",
+    ),
+    Mutant(
+        "a commit lists its files again, of several",
+        "publish_sealed",
+        "if len(sealed) == 1",
+        "if True",
+        "tests/unit/lake/test_committing.py::test_what_publishing_asks_of_the_store",
+    ),
+    Mutant(
+        "an attempt that was superseded may have sent",
+        "has_begun",
+        "if of == plan.id)",
+        "if False)",
+        "tests/unit/egress/test_marks.py::test_the_mark_of_an_attempt_that_was_superseded_stays",
+    ),
+    Mutant(
+        "the marks of a plan that is not committed stay",
+        "sweep_egress",
+        """if n is None:
+            continue
+        won = ledger.commit(n).attempt == attempt.name""",
+        """if n is None and attempt not in fold.abandoned:
+            continue
+        won = n is not None and ledger.commit(n).attempt == attempt.name""",
+        "tests/unit/egress/test_marks.py::test_the_mark_of_an_attempt_that_was_superseded_stays",
+    ),
+    Mutant(
+        "the driver has ended before its mark is read",
+        "send._run_application",
+        "if run.spark.is_cluster and done is None:",
+        "if False:",
+        "tests/unit/egress/test_takeover.py::test_a_driver_that_died_while_sending_keeps_its_claim",
+    ),
+    Mutant(
+        "a sealed delivery is that of the claim",
+        "deliveries.sealed",
+        "return read(store, Attempt(plan.id, 0, claim.attempt)) if claim else None",
+        """held = [a for a in fold.abandoned if a[0] == plan.id]
+    return next((d for a in held if (d := read(store, Attempt(*a)))), None)""",
+        "tests/unit/egress/test_egress_claims.py::test_a_sealed_plan_is_not_sent_again",
+    ),
+    Mutant(
+        "what is missing is looked for twice",
+        "ingest.publish.publish",
+        "missing = chunks_to_commit(ledger.refresh(), plan)",
+        "pass",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_publisher_that_another_one_has_overtaken",
+    ),
+    Mutant(
+        "a replay has no marker",
+        "plans.freeze",
+        "and plan.replay is None",
+        "",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_replay_is_finished_by_its_own_id",
+    ),
+    Mutant(
+        "an attempt that is not finished is pending, too",
+        "pending_chunks",
+        "for attempt in attempts.staged_files(store)",
+        "for attempt, files in attempts.staged_files(store).items()"
+        " if attempt.done_path in dict(files)",
+        "tests/unit/lake/test_unfinished_plans.py::test_chunks_that_may_still_be_committed",
+    ),
+    Mutant(
+        "a manifest protects an attempt whose record is damaged",
+        "_may_be_given_up",
+        "and store.size(attempt.manifest_path) is None",
+        "",
+        "tests/unit/lake/test_sweeping.py"
+        "::test_a_sealed_attempt_is_kept_although_its_record_is_damaged",
+    ),
+    Mutant(
+        "a damaged plan stops no other",
+        "load_unfinished",
+        "except LakeDamaged",
+        "except ZeroDivisionError",
+        "tests/unit/lake/test_unfinished_plans.py::test_a_damaged_plan_stops_no_other",
+    ),
+    Mutant(
+        "a damaged plan of a staged attempt stops no survey of what is pending",
+        "pending_chunks",
+        "except LakeDamaged",
+        "except ZeroDivisionError",
+        "tests/unit/lake/test_unfinished_plans.py::test_chunks_that_may_still_be_committed",
+    ),
+    Mutant(
+        "the sweeper keeps what a damaged plan has staged",
+        "_may_be_given_up",
+        """except LakeDamaged:
+        return False""",
+        """except LakeDamaged:
+        return True""",
+        "tests/unit/lake/test_sweeping.py::test_what_a_damaged_plan_has_staged_is_kept",
+    ),
+    Mutant(
+        "a finished attempt whose record is damaged is given up one day",
+        "sweeping._is_finished",
+        """except AttemptWrong:
+        return False""",
+        """except AttemptWrong:
+        return True""",
+        "tests/unit/lake/test_finished_attempts.py::test_a_record_that_makes_no_sense",
+    ),
+    Mutant(
+        "an attempt of a newer release is not given up",
+        "sweeping._is_finished",
+        """except OtherFormat:
+        return True""",
+        """except OtherFormat:
+        return False""",
+        "tests/unit/lake/test_sweeping.py::test_what_a_newer_release_has_finished_is_kept",
+    ),
+    Mutant(
+        "an attempt of no chunk is not sealed",
+        "attempts.unsealed",
+        "and attempt.chunk < len(plan.chunks)",
+        "",
+        "tests/unit/lake/test_unfinished_plans.py::test_chunks_that_may_still_be_committed",
+    ),
+    Mutant(
+        "a chunk that its plan does not have is not pending",
+        "pending_chunks",
+        "chunk < len(plan.chunks) and",
+        "",
+        "tests/unit/lake/test_unfinished_plans.py::test_chunks_that_may_still_be_committed",
+    ),
+    Mutant(
+        "what was declared sent is not sent again",
+        "sent_part",
+        "+ _within(self.skipped, window, topic_ids)",
+        "",
+        "tests/unit/egress/test_lake_source.py::test_ranges_declared_sent_before_the_claim",
+    ),
+    Mutant(
+        "a resend is no replay",
+        "_judge_claim",
+        "is_replay = claim.lane == REPLAY",
+        "is_replay = claim.lane in (REPLAY, RESEND)",
+        "tests/unit/core/test_claims.py::test_a_resend_is_of_other_content",
+    ),
+    Mutant(
+        "the submitter is looked for before its driver is ended",
+        "takeover.not_dead",
+        "if not has_ended(sender, claim.attempt, task_ended):",
+        "if False:",
+        "tests/unit/egress/test_takeover.py::test_while_its_submitter_may_run_nothing_is_ended",
+    ),
+    Mutant(
+        "an abandoned attempt is not brought to the judge",
+        "attempts._finished",
+        "or attempt in fold.abandoned",
+        "",
+        "tests/unit/lake/test_committing.py",
+    ),
+    Mutant(
+        "offsets without a row are looked into",
+        "attempts.check",
+        "holes = accounting.holes(window, found)",
+        "holes = {}",
+        "tests/unit/lake/test_attempts.py",
+    ),
+    Mutant(
+        "no plan is made while a sender may be alive",
+        "egress.plan.plan",
+        "if why := not_dead(claim, store, task_ended, run.spark.home):",
+        "if False:",
+        "tests/unit/egress/test_egress_claims.py::test_a_sender_that_may_be_alive_stops_other_runs",
+    ),
+    Mutant(
+        "a claim needs the proof of the sender's death",
+        "claims.claim",
+        "if open_claim and (why :=",
+        "if False and (why :=",
+        "tests/unit/egress/test_egress_claims.py",
+    ),
+    Mutant(
+        "a checkpoint has the newest gap",
+        "checkpoint.head",
+        "form.write(getattr(fold, name))",
+        'form.write(fold.gaps[:-1] if name == "gaps" else getattr(fold, name))',
+        "tests/unit/lake/test_checkpoints.py",
+    ),
+)
