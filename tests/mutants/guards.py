@@ -34,7 +34,7 @@ MUTANTS = (
         "elif _may_be_given_up(store, fold, attempt) and (",
         "elif (attempt.done_path not in dict(files) or _may_be_given_up(store, fold, attempt))"
         " and (",
-        "tests/unit/lake/test_sweeping.py"
+        "tests/unit/lake/test_finished_attempts.py"
         "::test_an_attempt_that_finishes_after_it_was_listed_is_kept",
     ),
     Mutant(
@@ -180,7 +180,7 @@ MUTANTS = (
         "_may_be_given_up",
         "and store.size(attempt.manifest_path) is None",
         "",
-        "tests/unit/lake/test_sweeping.py"
+        "tests/unit/lake/test_finished_attempts.py"
         "::test_a_sealed_attempt_is_kept_although_its_record_is_damaged",
     ),
     Mutant(

@@ -1,16 +1,28 @@
 """Chunks that Spark has finished: what may be wrong with them, and what is no proof of that."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from support import ingest_world
+from support import ingest_world, staged_attempts
 from support.ingest_steps import plan, publish, stage
 from support.ingest_world import ranges
 from tidegate.core.cursor import Watermarks
-from tidegate.errors import BrokerUnreachable, LakeUnavailable
+from tidegate.core.requests import Backfill, Replay
+from tidegate.errors import (
+    BrokerUnreachable,
+    LakeUnavailable,
+    PlanDead,
+    ReplayRefused,
+    StageFailed,
+)
+from tidegate.ingest import publish as publishing
+from tidegate.ingest import sealing
 from tidegate.ingest.run import ingest
+from tidegate.lake.sweeping import sweep
+from tidegate.runs.run import open_run
 
 
 @pytest.fixture
@@ -63,3 +75,55 @@ def test_one_error_of_reading_costs_no_finished_attempt(world, monkeypatch):
     assert stage(run, world.submit()).chunks == (0, 1, 2)
     assert publish(run).report["rows"] == 300
     assert world.started == 1
+
+
+def test_a_chunk_that_others_have_committed_in_part(world):
+    """The run is not done: what is left is read by a new plan, and its publish alone refuses."""
+    first = plan(world.run("one")).plan
+    with pytest.raises(StageFailed):
+        stage(world.run("one"), world.submit(fail=[0]))
+    ingest(world.run("b", asked=Backfill("t", start="0", end="50")), world.submit())
+    with pytest.raises(PlanDead, match=f"plan {first.id}, chunk 0: others have committed t-0"):
+        publish(world.run("one"))
+    ingest(world.run("one"), world.submit())
+    assert world.rows == {0: ranges((0, 300))}
+
+
+def test_a_publisher_that_another_one_has_overtaken(world):
+    """What it does is done: it neither refuses nor says that chunks are missing."""
+    plan(world.run("one"))
+    stage(world.run("one"), world.submit())
+    slow = open_run(world.run("one"))
+    publish(world.run("one"))
+    sweep(slow.store, world.ledger, run="sweep", grace=0)
+    assert publishing.publish(slow).missing == ()
+
+
+def test_a_sealed_attempt_is_not_deleted_or_given_up(world):
+    """Another process has sealed it; to this one it is unfinished, or it seems to be wrong."""
+    run = world.run("one")
+    planned = plan(run).plan
+    opened = open_run(run)
+    attempt = staged_attempts.seal(opened.store, planned).attempt
+    record = Path(opened.store.native(attempt.done_path))
+    record.write_text("{}")
+    sealing.seal(opened, planned, [attempt], {}, outcomes := sealing.Outcomes())
+    assert [*outcomes.wrong] == [attempt]
+    record.unlink()
+    sealing.delete_unfinished(opened, attempt)
+    record.touch()
+    assert opened.ledger.refresh().abandoned == set()
+    ingest(run, world.submit())
+    assert world.rows == {0: ranges((0, 300))}
+    assert world.ledger.commit(min(world.ledger.fold.live)).attempt == attempt.name
+
+
+def test_a_replay_that_others_were_quicker_than(world):
+    """Its sealed chunks are brought to the ledger, which says why they are not taken."""
+    ingest(world.run("one"), world.submit())
+    asked = Replay(topic="t", id="slow", start="0", end="300")
+    plan(world.run("r", asked=asked))
+    stage(world.run("r", asked=asked), world.submit())
+    ingest(world.run("q", asked=replace(asked, id="quick")), world.submit())
+    with pytest.raises(ReplayRefused, match="others have replaced"):
+        publish(world.run("r", asked=asked))

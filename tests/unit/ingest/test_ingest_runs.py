@@ -1,6 +1,5 @@
 """Whole ingest runs, with made-up watermarks and attempts: what is proven is never given up."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,19 +22,14 @@ from tidegate.errors import (
     NotAuthenticated,
     NotAuthorised,
     NotSealed,
-    PlanDead,
-    ReplayRefused,
     RowsMissing,
     StageFailed,
 )
 from tidegate.ingest import drafting, sealing, truncation
-from tidegate.ingest import publish as publishing
 from tidegate.ingest import report as reports
 from tidegate.ingest.run import ingest
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.sweeping import sweep
-from tidegate.runs.run import open_run
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.job_files import write_refusal
 
@@ -119,45 +113,6 @@ def test_plan_publishes_what_other_runs_have_sealed(world):
     assert [(r.start, r.end) for window in planned.chunks for r in window] == [(250, 300)]
 
 
-def test_a_chunk_that_others_have_committed_in_part(world):
-    """The run is not done: what is left is read by a new plan, and its publish alone refuses."""
-    first = fail_staging(world.run("one"), world.submit(fail=[0]))
-    ingest(world.run("b", asked=Backfill("t", start="0", end="50")), world.submit())
-    with pytest.raises(PlanDead, match=f"plan {first.id}, chunk 0: others have committed t-0"):
-        publish(world.run("one"))
-    ingest(world.run("one"), world.submit())
-    assert world.rows == {0: ranges((0, 300))}
-
-
-def test_a_publisher_that_another_one_has_overtaken(world):
-    """What it does is done: it neither refuses nor says that chunks are missing."""
-    plan(world.run("one"))
-    stage(world.run("one"), world.submit())
-    slow = open_run(world.run("one"))
-    publish(world.run("one"))
-    sweep(slow.store, world.ledger, run="sweep", grace=0)
-    assert publishing.publish(slow).missing == ()
-
-
-def test_a_sealed_attempt_is_not_deleted_or_given_up(world):
-    """Another process has sealed it; to this one it is unfinished, or it seems to be wrong."""
-    run = world.run("one")
-    planned = plan(run).plan
-    opened = open_run(run)
-    attempt = staged_attempts.seal(opened.store, planned).attempt
-    record = Path(opened.store.native(attempt.done_path))
-    record.write_text("{}")
-    sealing.seal(opened, planned, [attempt], {}, outcomes := sealing.Outcomes())
-    assert [*outcomes.wrong] == [attempt]
-    record.unlink()
-    sealing.delete_unfinished(opened, attempt)
-    record.touch()
-    assert opened.ledger.refresh().abandoned == set()
-    ingest(run, world.submit())
-    assert world.rows == {0: ranges((0, 300))}
-    assert world.ledger.commit(min(world.ledger.fold.live)).attempt == attempt.name
-
-
 def test_a_forced_plan_publishes_first(world):
     """A new plan by force is made of what is left after the old plan's seals."""
     fail_staging(world.run("one"), world.submit(fail=[1]))
@@ -194,17 +149,6 @@ def test_a_replay_is_finished_by_its_own_id(world):
     published = ingest(world.run("r", asked=asked), world.submit())
     assert (published.report["rows"], len(published.commits)) == (300, 3)
     assert world.rows == {0: ranges((0, 300))}
-
-
-def test_a_replay_that_others_were_quicker_than(world):
-    """Its sealed chunks are brought to the ledger, which says why they are not taken."""
-    ingest(world.run("one"), world.submit())
-    asked = Replay(topic="t", id="slow", start="0", end="300")
-    plan(world.run("r", asked=asked))
-    stage(world.run("r", asked=asked), world.submit())
-    ingest(world.run("q", asked=replace(asked, id="quick")), world.submit())
-    with pytest.raises(ReplayRefused, match="others have replaced"):
-        publish(world.run("r", asked=asked))
 
 
 def test_a_backfill_that_nobody_finished_is_published(world):

@@ -7,6 +7,7 @@ import pytest
 
 from support import staged_attempts
 from tidegate.core import layout
+from tidegate.core.canonical import FORMAT
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptWrong
 from tidegate.lake import attempts, committing, plans, sweeping
@@ -65,3 +66,46 @@ def test_a_record_that_makes_no_sense(store, text):
 
 def test_a_pipeline_that_was_never_run(tmp_path):
     assert sweep(LocalStore(tmp_path / "new")).attempts == []
+
+
+def test_an_attempt_that_finishes_after_it_was_listed_is_kept(store, monkeypatch):
+    """Its records may have expired: nobody could read them again."""
+    attempt = staged_attempts.stage(store, PLAN)
+    done = Path(store.native(attempt.done_path))
+    finished = done.read_text()
+    done.unlink()
+    listing = store.objects
+
+    def then_finish(prefix):
+        listed = listing(prefix)
+        done.write_text(finished)
+        return listed
+
+    monkeypatch.setattr(store, "objects", then_finish)
+    assert sweep(store).attempts == []
+    assert staged_attempts.ledger_of(store).fold.abandoned == set()
+
+
+def test_a_sealed_attempt_is_kept_although_its_record_is_damaged(store):
+    """Its manifest proves it."""
+    sealed = staged_attempts.seal(store, PLAN)
+    Path(store.native(sealed.attempt.done_path)).write_text("{}")
+    assert sweep(store).attempts == []
+    ledger = staged_attempts.ledger_of(store)
+    assert committing.publish_sealed(store, ledger, PLAN, run="run") == {0: 3}
+
+
+def test_what_a_damaged_plan_has_staged_is_kept(store):
+    """Nobody can say whether it may still be committed; another plan's attempt goes."""
+    staged_attempts.stage(store, PLAN, "unknown")
+    Path(store.native(layout.plan(PLAN.id))).write_text("{")
+    other = staged_attempts.plan_of((OffsetRange("t", 0, 20, 30),))
+    staged_attempts.unfinished(store, staged_attempts.stage(store, other, "killed"))
+    assert [each["attempt"] for each in sweep(store).attempts] == ["killed"]
+
+
+def test_what_a_newer_release_has_finished_is_kept(store):
+    attempt = staged_attempts.stage(store, PLAN)
+    done = Path(store.native(attempt.done_path))
+    done.write_text(done.read_text().replace(f'"format": {FORMAT}', '"format": 99'))
+    assert sweep(store).attempts == []

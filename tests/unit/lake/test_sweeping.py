@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from support import staged_attempts
 from tidegate import faults
 from tidegate.core import layout, replacement
-from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Abandon
 from tidegate.core.judge import Adopt, Lost, Refused
 from tidegate.core.offsets import OffsetRange
@@ -223,47 +222,6 @@ def test_sealed_attempts_of_a_living_plan_are_never_given_up(store):
     assert why(swept(store, grace=0, abandon_after=0)) == []
     assert publish(store) == {0: 3}
     assert readable(store) == 13
-
-
-def test_an_attempt_that_finishes_after_it_was_listed_is_kept(store, monkeypatch):
-    """Its records may have expired: nobody could read them again."""
-    attempt = staged_attempts.stage(store, PLAN)
-    done = Path(store.native(attempt.done_path))
-    finished = done.read_text()
-    done.unlink()
-    listing = store.objects
-
-    def then_finish(prefix):
-        listed = listing(prefix)
-        done.write_text(finished)
-        return listed
-
-    monkeypatch.setattr(store, "objects", then_finish)
-    assert why(swept(store, abandon_after=0)) == []
-    assert staged_attempts.ledger_of(store).fold.abandoned == set()
-
-
-def test_a_sealed_attempt_is_kept_although_its_record_is_damaged(store):
-    """Its manifest proves it."""
-    sealed = staged_attempts.seal(store, PLAN)
-    Path(store.native(sealed.attempt.done_path)).write_text("{}")
-    assert why(swept(store, abandon_after=0)) == []
-    assert publish(store) == {0: 3}
-
-
-def test_what_a_damaged_plan_has_staged_is_kept(store):
-    """Nobody can say whether it may still be committed; another plan's attempt goes."""
-    staged_attempts.stage(store, PLAN, "unknown")
-    other = staged_attempts.plan_of((OffsetRange("t", 0, 20, 30),))
-    staged_attempts.unfinished(store, staged_attempts.stage(store, other, "killed"))
-    assert why(swept(store, abandon_after=0)) == [("killed", "abandoned")]
-
-
-def test_what_a_newer_release_has_finished_is_kept(store):
-    attempt = staged_attempts.stage(store, PLAN)
-    done = Path(store.native(attempt.done_path))
-    done.write_text(done.read_text().replace(f'"format": {FORMAT}', '"format": 99'))
-    assert why(swept(store, abandon_after=0)) == []
 
 
 def test_an_attempt_that_was_killed_is_given_up_first(store):
