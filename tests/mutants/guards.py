@@ -18,7 +18,7 @@ MUTANTS = (
         verdict = judge(self.refresh(), entry)
         while True:
             self.refresh()""",
-        "tests/unit/lake/test_committing.py::test_two_attempts_of_one_chunk_are_one_commit",
+        "tests/unit/lake/test_ledger.py::test_the_number_is_taken_between_judging_and_creating",
     ),
     Mutant(
         "a plan is over by a listing from after the ledger was read",
