@@ -81,8 +81,9 @@ def test_an_attempt_that_finishes_after_it_was_listed_is_kept(store, monkeypatch
         done.write_text(finished)
         return listed
 
+    ledger = staged_attempts.ledger_of(store)
     monkeypatch.setattr(store, "objects", then_finish)
-    assert sweep(store).attempts == []
+    assert sweeping.sweep(store, ledger, run="sweep", abandon_after=0).attempts == []
     assert staged_attempts.ledger_of(store).fold.abandoned == set()
 
 
