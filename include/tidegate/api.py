@@ -47,7 +47,8 @@ def files(pipeline: Pipeline) -> list[CommittedFile]:
     """
     from tidegate.ingest.status import files as committed
 
-    return committed(_ingest(pipeline))
+    spec = _ingest(pipeline)
+    return committed(spec, flows.store(spec))
 
 
 def open_lake(
@@ -61,10 +62,9 @@ def open_lake(
     """
     from tidegate.lake import dataset
     from tidegate.lake.ledger import as_of, existing
-    from tidegate.lake.store import open_store
 
     spec = _ingest(pipeline)
-    store = open_store(spec.lake, spec.name)
+    store = flows.store(spec)
     fold = existing(store, spec.name) if at is None else as_of(store, spec.name, at)
     return dataset.Lake(spec.name, store, fold, topic, is_past=at is not None)
 

@@ -21,6 +21,7 @@ from tidegate.pipelines.spec import Egress, Ingest, Spec
 
 if TYPE_CHECKING:
     from tidegate.broker.client_settings import KafkaSettings
+    from tidegate.lake.store_protocol import Store, Stores
     from tidegate.launch.spark_connection import SparkConnection
     from tidegate.runs.run import EgressRun, Run
 
@@ -67,7 +68,8 @@ class Flow:
     status: Callable[[Any, KafkaOf], dict[str, Any]]
     """(spec, kafka_of): the document of `tidegate status --json`."""
     verify: Callable[..., dict[str, Any]]
-    """(spec, kafka, say): the document of `tidegate verify --json`; `say` gets progress lines."""
+    """(spec, store, kafka, say): the document of `tidegate verify --json`; `say` gets progress
+    lines."""
 
 
 def lazy(function: str) -> Callable[..., Any]:
@@ -81,6 +83,33 @@ def _opening(step: str) -> Callable[..., Any]:
     return lambda run, *args, **options: lazy(step)(
         lazy("tidegate.runs.run.open_run")(run), *args, **options
     )
+
+
+def _stores() -> Stores:
+    from tidegate.lake.store import STORES
+
+    return STORES
+
+
+def store(spec: Spec) -> Store:
+    """Return the store of a pipeline's lake."""
+    return _stores().open(spec.lake, spec.name)
+
+
+def _run_with_stores(run: str) -> Callable[..., Any]:
+    return lambda *args, **settings: lazy(run)(*args, stores=_stores(), **settings)
+
+
+def _status_of_ingest(spec: Ingest, kafka_of: KafkaOf) -> dict[str, Any]:
+    from tidegate.ingest.status import status
+
+    return status(spec, store(spec), kafka_of(spec))
+
+
+def _status_of_egress(spec: Egress, _: KafkaOf) -> dict[str, Any]:
+    from tidegate.egress.status import status
+
+    return status(spec, _stores())
 
 
 def _window_again(
@@ -104,7 +133,7 @@ INGEST = Flow(
     spark_step="stage",
     option="max_chunks",
     publishes_partly=True,
-    new_run=lazy("tidegate.runs.run.Run"),
+    new_run=_run_with_stores("tidegate.runs.run.Run"),
     replay=_window_again,
     plan=lambda run, _, **options: _opening("tidegate.ingest.plan.plan")(run, **options),
     work=lambda run, spark, submit, _: _opening("tidegate.ingest.stage.stage")(
@@ -119,7 +148,7 @@ INGEST = Flow(
     explain=lambda run, spark, _: _opening("tidegate.ingest.explain.explain")(
         replace(run, spark=spark), master=spark.master
     ),
-    status=lambda spec, kafka_of: lazy("tidegate.ingest.status.status")(spec, kafka_of(spec)),
+    status=_status_of_ingest,
     verify=lazy("tidegate.ingest.verify.verify"),
 )
 EGRESS = Flow(
@@ -127,7 +156,7 @@ EGRESS = Flow(
     spark_step="send",
     option="resend",
     publishes_partly=False,
-    new_run=lazy("tidegate.runs.run.EgressRun"),
+    new_run=_run_with_stores("tidegate.runs.run.EgressRun"),
     replay=lazy("tidegate.egress.replay.request"),
     plan=_opening("tidegate.egress.plan.plan"),
     work=lambda run, spark, *args: _opening("tidegate.egress.send.send")(
@@ -142,7 +171,7 @@ EGRESS = Flow(
     explain=lambda run, spark, kafka_of: _opening("tidegate.egress.explain.explain")(
         replace(run, spark=spark), source_kafka=_kafka_of_lake(run.spec, kafka_of)
     ),
-    status=lambda spec, _: lazy("tidegate.egress.status.status")(spec),
+    status=_status_of_egress,
     verify=lazy("tidegate.egress.verify.verify"),
 )
 FLOWS = {flow.kind: flow for flow in (INGEST, EGRESS)}

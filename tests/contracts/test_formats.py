@@ -35,7 +35,7 @@ from tidegate.lake import (
 from tidegate.lake.attempts import Manifest
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import LocalStore
+from tidegate.lake.store import STORES, LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, replay_key
 
@@ -130,6 +130,7 @@ def test_run_key():
         "tidegate__flights",
         "manual__1",
         date(2024, 5, 1),
+        stores=STORES,
     )
     assert run.key == key
 

@@ -25,7 +25,7 @@ from tidegate.errors import BrokerUnreachable, PlanDead
 from tidegate.ingest import coverage, drafting, explain, status
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import LocalStore
+from tidegate.lake.store import STORES, LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.connections import Connection, of_spark
 from tidegate.runs.run import Run, open_run
@@ -64,7 +64,7 @@ def test_files_json(spec, store, tmp_path, placed):
             f"{data}/0.parquet",
             f"{data}/1.parquet",
         ]
-    assert status.files(spec) == [
+    assert status.files(spec, flows.store(spec)) == [
         {
             "uri": uris[0],
             "path": unquote(uris[0].removeprefix("file://")),
@@ -121,7 +121,7 @@ def test_status_json(spec, store, monkeypatch):
     store.create(f"_tidegate/staging/{PLAN.id}/0/a/_done.json", b"")
     store.create(f"_tidegate/manifests/{PLAN.id}-0-a.json", b"{}")
     store.create(f"_tidegate/staging/{PLAN.id}/1/b/topic=flights/x.parquet", b"")
-    form = status.status(spec, KAFKA)
+    form = status.status(spec, flows.store(spec), KAFKA)
     assert form["last_entry"].pop("at") <= datetime.now(UTC).isoformat()
     assert json.loads(json.dumps(form)) == {
         "format": 1,
@@ -214,7 +214,7 @@ def test_status_json_of_a_topic_that_is_not_what_it_was(spec, monkeypatch, now, 
     identities = {"flights": TopicIdentity(now, {0: 0})} if now else {}
     seen = Survey(CLUSTER, identities, {topic: {0: Watermarks(0, 9, 9)} for topic in identities})
     monkeypatch.setattr(status, "survey", lambda *_: seen)
-    form = status.status(spec, KAFKA)
+    form = status.status(spec, flows.store(spec), KAFKA)
     assert form["problems"] == [{"topic": "flights", "partition": None, **problem}]
     assert form["topics"]["flights"]["partitions"]["0"]["end"] is None
 
@@ -232,7 +232,7 @@ def test_coverage_json(spec, monkeypatch):
         return {("flights", 0): 1_714_557_600_000}
 
     monkeypatch.setattr(coverage, "expiries", expiries)
-    form = coverage.coverage(spec, KAFKA)
+    form = coverage.coverage(spec, flows.store(spec), KAFKA)
     assert asked == [OffsetRange("flights", 0, 12, 20)]
     assert json.loads(json.dumps(form)) == {
         "format": 1,
@@ -274,7 +274,7 @@ def test_explain_json(spec, monkeypatch):
     monkeypatch.setattr(drafting, "survey", lambda *_: seen)
     expires = {("flights", 0): 1_714_557_600_000}
     monkeypatch.setattr(drafting, "expiries", lambda *_: expires)
-    run = Run(spec, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), max_records=8)
+    run = Run(spec, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), max_records=8, stores=STORES)
     before = run.store().objects("")
     form = explain.explain(open_run(run), master="local[2]")
     assert run.store().objects("") == before
@@ -353,7 +353,7 @@ def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
                    "spark": {"conf": {"spark.executorEnv.APP_PIN": "hunter2"}}})  # fmt: skip
     extra = {**KAFKA.extra, "request.timeout.ms": "9000", "group.id": "ignored"}
     kafka = KafkaSettings("kafka_default", extra)
-    run = Run(given, kafka, "tidegate__flights", "r", date(2024, 5, 1))
+    run = Run(given, kafka, "tidegate__flights", "r", date(2024, 5, 1), stores=STORES)
     form = explain.explain(open_run(run), master="local[2]")
     assert form["splits"] == 4
     assert form["settings"] == {
@@ -387,7 +387,7 @@ def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
                  "spark.kafka.consumer.cache.timeout": "9s", "spark.log.level": "INFO"},
     }  # fmt: skip
     spark = of_spark("spark_x", Connection("spark", "local[2]", extra=extra), given.spark.place)
-    run = Run(given, KAFKA, "tidegate__flights", "r", date(2024, 5, 1))
+    run = Run(given, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), stores=STORES)
     form = flows.of(given).explain(run, spark, lambda _: KAFKA)
     assert form["splits"] == 1  # known by the master
     assert form["settings"] == {
@@ -408,7 +408,7 @@ def test_status_json_without_a_broker(spec, monkeypatch):
         raise BrokerUnreachable("no broker answered")
 
     monkeypatch.setattr(status, "survey", unreachable)
-    form = status.status(spec, KAFKA)
+    form = status.status(spec, flows.store(spec), KAFKA)
     assert form["broker"] == "no broker answered"
     assert form["topics"]["flights"]["partitions"]["0"] == {
         "origin": 0, "cursor": 12, "log_start": None, "end": None, "high": None, "lag": None,

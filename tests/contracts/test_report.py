@@ -18,7 +18,7 @@ from tidegate.core.partition import LeftOut
 from tidegate.errors import BrokerUnreachable, LakeUnavailable
 from tidegate.ingest import publish, report
 from tidegate.lake import attempts, plans
-from tidegate.lake.store import LocalStore
+from tidegate.lake.store import STORES, LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
 
@@ -29,7 +29,7 @@ NOTE = {"format": 2, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
 @pytest.fixture
 def run(tmp_path):
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}
-    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1))
+    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), stores=STORES)
 
 
 @pytest.fixture

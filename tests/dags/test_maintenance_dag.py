@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from tidegate import flows
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Commit, Origin, Receipt, Reference
@@ -144,7 +145,7 @@ def test_an_unforeseen_error_stops_no_other(two: Path, airflow_database: None) -
     def broken(spec: Any) -> Any:
         if spec.name == "a":
             raise RuntimeError("unforeseen")
-        return checkpoint(spec)
+        return checkpoint(spec, flows.store(spec))
 
     with mock.patch("tidegate.maintenance.checkpoint.checkpoint", broken):
         states = run(repair=False, reconcile=False, sweep=False)

@@ -17,6 +17,7 @@ from support.ingest_steps import explain, plan
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.requests import Dates, Live
 from tidegate.errors import WindowRefused
+from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
@@ -36,7 +37,9 @@ def run_of(broker: Broker, tmp_path: Path) -> MakeRun:
         spec = parse(form | {"start": "latest"} | settings)
         assert isinstance(spec, Ingest)
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
-        return Run(spec, kafka, "tidegate__dated", run_id, date(2026, 1, 1), asked=asked)
+        return Run(
+            spec, kafka, "tidegate__dated", run_id, date(2026, 1, 1), asked=asked, stores=STORES
+        )
 
     return make
 

@@ -26,6 +26,7 @@ from tidegate.errors import PartitionsLeftOut, Transient
 from tidegate.ingest.publish import Published
 from tidegate.ingest.run import ingest
 from tidegate.lake import plans
+from tidegate.lake.store import STORES
 from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
@@ -105,7 +106,9 @@ class Cluster:
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
         asked = {"asked": settings.pop("asked")} if "asked" in settings else {}
         spec = parse(form | settings)
-        return Run(spec, kafka, "dag", f"run-{next(_runs)}", date(2024, 5, 1), **asked)
+        return Run(
+            spec, kafka, "dag", f"run-{next(_runs)}", date(2024, 5, 1), stores=STORES, **asked
+        )
 
     def submit(self, given: Submission) -> None:
         """Stage the records that a consumer reads, in place of Spark."""

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 
 from support import topic_records
+from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.open_transactions import open_since
 from tidegate.cli import console, render
@@ -59,8 +60,8 @@ def test_an_open_transaction(
     broker: Broker, hidden: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Status and doctor report eight offsets behind it, and its start."""
-    kafka = kafka_of(broker)
-    state = status(spec_of(hidden, tmp_path), kafka)
+    kafka, spec = kafka_of(broker), spec_of(hidden, tmp_path)
+    state = status(spec, flows.store(spec), kafka)
     zero, one = (state["topics"][hidden]["partitions"][p] for p in "01")
     assert (zero["end"], zero["high"], zero["lag"]) == (10, 18, 18)
     assert zero["open_since"] == "2026-01-01T08:30:00+00:00"
@@ -78,7 +79,8 @@ def test_an_open_transaction(
     assert line.state == "warning"
     assert "8 offsets behind open transactions, in partitions [0]" in line.says
     assert "since 2026-01-01T08:30:00+00:00" in line.says
-    dirty = status(spec_of(hidden, tmp_path, isolation="read_uncommitted"), kafka)
+    spec = spec_of(hidden, tmp_path, isolation="read_uncommitted")
+    dirty = status(spec, flows.store(spec), kafka)
     zero = dirty["topics"][hidden]["partitions"]["0"]
     assert (zero["end"], zero["lag"], zero["open_since"]) == (18, 18, None)
 

@@ -18,6 +18,7 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import LATEST_MS, Scan, Unreadable
 from tidegate.ingest import drafting
+from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
@@ -91,7 +92,7 @@ def test_a_plan_with_an_unreadable_record_is_replaced(
     name = topic(partitions=1, config=ANY_TIME)
     topic_records.stamped(broker.bootstrap, name, 0, MIXED)
     form = {"name": "old", "kind": "ingest", "topics": [name], "lake": str(tmp_path)}
-    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1))
+    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1), stores=STORES)
     with monkeypatch.context() as before:
         before.setattr(drafting, "find", lambda *_, **__: {})
         old = plan(run).frozen

@@ -236,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         "TLS in a name is no refusal",
-        "_refusal.reasons",
+        "client_errors._refusal",
         'reasons = sorted({*_TLS.findall(messages)} - {"UNEXPECTED_EOF_WHILE_READING"})',
         'reasons = ["SSL"] if "SSL" in messages else []',
         "tests/unit/broker/test_client_errors.py::test_a_broker_that_is_away_is_transient",

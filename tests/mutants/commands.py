@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "the doctor's rivals have connections of their own",
-        "stores",
+        "check_create_if_absent",
         "[open_store(lake, pipeline) for _ in range(create_check.RIVALS)]",
         "[open_store(lake, pipeline)] * create_check.RIVALS",
         "tests/unit/doctor/test_doctor_lake.py::test_a_store_that_fails_some_races",
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "a server has ended when its threads have",
-        "_stat.is_dead",
+        "processes._stat",
         'is_dead = fields[0] in "ZX" and int(fields[17]) <= 1',
         'is_dead = fields[0] in "ZX"',
         "tests/unit/local/test_processes.py::test_a_process_lives_until_its_last_thread_has_ended",
@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "nohup is heeded",
-        "caught",
+        "_signals_raise",
         "if how is not signal.SIG_IGN",
         "",
         "tests/unit/cli/test_run_output.py::test_nohup_is_heeded",
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "a checkpoint does not forget that copies may be late",
-        "make.waiting",
+        "make",
         "*placing.recent_replacements(store, fold)",
         "",
         "tests/unit/lake/test_replaced_files.py::test_a_copy_that_lands_after_its_client_died",

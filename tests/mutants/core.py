@@ -12,7 +12,7 @@ MUTANTS = (
     ),
     Mutant(
         "partitions of a lake are sorted by number",
-        "names.partitions",
+        "provenance.names",
         "sorted({(topic_ids[r.topic], r.partition) for r in window})",
         "sorted({(topic_ids[r.topic], str(r.partition)) for r in window})",
         "tests/unit/core/test_provenance.py::test_what_an_index_stands_for",

@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "a producer that was there before is not ours",
-        "proven.new",
+        "proven",
         "if p.id not in known[place]]",
         "]",
         f"{_CASES}::test_one_new_producer_has_sent_the_rows",

@@ -16,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "an object with a key twice does not fit",
-        "parse.is_one",
+        "decoded_json.parse",
         'is_one = F.try_variant_get(in_array, "$[1]", "string") == _END',
         "is_one = F.lit(True)",
         f"{_CASES}::test_json",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "half a surrogate pair does not fit",
-        "escapes",
+        "decoded_json.parse",
         "F.when(text.rlike(_HALF), F",
         "F.when(F.lit(False), F",
         f"{_CASES}::test_json",
@@ -65,14 +65,14 @@ MUTANTS = (
     ),
     Mutant(
         "a part of an array that Spark cannot read is found",
-        "misses",
+        "decoded_json._unfit",
         "misses = is_bad & F.coalesce(_misses(kind, given, text), F.lit(False))",
         "misses = F.lit(False)",
         f"{_CASES}::test_json",
     ),
     Mutant(
         "a part of an array that is not in the table is found",
-        "_unfit.lost",
+        "decoded_json._unfit",
         "    lost = _loses(node, value)\n",
         "    lost = F.lit(False)\n",
         f"{_TYPED}::test_json",
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         "a text must be in the table",
-        "typed.fits",
+        "typed_texts.typed",
         "fits = text.rlike(whole(RULES[kind.name].pattern))",
         "fits = text.isNotNull()",
         f"{_TYPED}::test_given",
@@ -156,7 +156,7 @@ MUTANTS = (
     ),
     Mutant(
         "a value that is not one record of Avro is found",
-        "parse.is_whole",
+        "decoded_avro.parse",
         'is_whole = F.coalesce(row.getField("end") == end, F.lit(False))',
         'is_whole = F.coalesce(row.getField("end").isNotNull(), F.lit(False))',
         f"{_CASES}::test_avro",
@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "a registry's frame is named",
-        "parse.frame",
+        "decoded_avro.parse",
         "frame = F.when(is_framed, F",
         "frame = F.when(F.lit(False), F",
         f"{_CASES}::test_avro_leaves",
@@ -240,7 +240,7 @@ MUTANTS = (
     ),
     Mutant(
         "the files of an attempt have the columns of its plan",
-        "_read.read",
+        "attempts._read",
         "decoded=added.get(item[0], ()))",
         "decoded=())",
         f"{_LAKE}::test_one_in_a_hundred_is_poison",

@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "a release needs the proof that nothing was sent",
-        "may_have_sent",
+        "_run_application",
         "begun(opened.store, own) or has_begun(opened, plan)",
         "begun(opened.store, own)",
         "tests/unit/egress/test_egress_claims.py::test_a_later_refusal_releases_the_claim_if_nothing_was_sent",
@@ -190,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "a file is judged by the topics of the target",
-        "judged_by.form",
+        "byte_settings.judged_by",
         '        "topics": list(spec.target.names),\n',
         "",
         "tests/unit/egress/test_egress_claims.py::test_a_topic_that_is_added",
@@ -225,7 +225,7 @@ MUTANTS = (
     ),
     Mutant(
         "a replay decides no columns",
-        "is_first",
+        "deliveries.commit",
         "is_first = plan.lane != REPLAY and ledger.fold.columns is None",
         "is_first = ledger.fold.columns is None",
         "tests/unit/egress/test_file_replay.py::test_a_replay_decides_no_columns",
@@ -388,7 +388,7 @@ MUTANTS = (
     ),
     Mutant(
         "hidden processes are not gone",
-        "visible",
+        "_visible_state",
         " and _sees_all_processes()",
         "",
         "tests/unit/egress/test_sender.py::test_where_processes_are_hidden_nothing_is_proven_by_looking",

@@ -10,7 +10,7 @@ _BAD = "tests/spark/test_egress_refusals.py::test_bad_files_are_left_out"
 MUTANTS = (
     Mutant(
         "CSV: a quote that is not closed is a fault",
-        "record.fault",
+        "_Quoted.record",
         "self._fault or (None if self.is_complete else _NOT_CLOSED)",
         "self._fault",
         f"{_RECORDS}::test_a_faulty_record_makes_no_other_one",
@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "CSV: a CR within quotes is text",
-        "inside",
+        "_read_value",
         "form.inside.match(text, position)",
         "form.inside.match(text.rstrip(chr(13)), position)",
         f"{_RECORDS}::test_records_by_rfc_4180",
@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "CSV: a value of another type is a fault",
-        "read.fault",
+        "csv_rows.read",
         'F.when(other_types != "", F.concat(F.lit(_OTHER_TYPE), other_types))',
         "F.lit(None)",
         f"{_BAD}[a value of CSV of another type]",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "files: the table says which text a value is",
-        "typed.fits",
+        "typed_texts.typed",
         "fits = text.rlike(whole(RULES[kind.name].pattern))",
         "fits = F.lit(True)",
         f"{_TYPED}::test_csv",
@@ -115,7 +115,7 @@ MUTANTS = (
     ),
     Mutant(
         "JSON: what only Spark takes is no JSON",
-        "parsed.found",
+        "parsed",
         "is_bad & ~_parses(_STRICT)",
         "is_bad & ~_parses({})",
         f"{_COLUMNS}::test_what_only_spark_takes_for_json",

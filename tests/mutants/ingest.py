@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "no epoch is not the same epoch",
-        "_cut.ended",
+        "truncation._cut",
         "if seen.identities[topic].epochs.get(p) != epoch",
         "if seen.identities[topic].epochs.get(p, epoch) != epoch",
         "tests/unit/ingest/test_leaderless.py::test_a_partition_that_has_no_epoch_now_is_asked_for_its_end",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is finished is sealed before a plan is made",
-        "plan.kept",
+        "ingest.plan.plan",
         "kept = [sealing.seal_kept(opened, each) for each in unfinished]",
         "kept = [Kept(each) for each in unfinished]",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_spark_has_finished",
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "a plan with a kept attempt lives without a leader",
-        "to_stage",
+        "_examined",
         "to_stage = [number for number in chunks if number not in kept.unproven]",
         "to_stage = chunks",
         "tests/unit/ingest/test_ingest_runs.py"
@@ -343,7 +343,7 @@ MUTANTS = (
     ),
     Mutant(
         "a header with a line's end is no provenance",
-        "of_plan.form",
+        "target_records.of_plan",
         r'NUMBERS}\z"',
         'NUMBERS}$"',
         "tests/spark/test_egress_resume.py::test_only_records_of_the_plan_count",

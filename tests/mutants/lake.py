@@ -260,14 +260,14 @@ MUTANTS = (
     ),
     Mutant(
         "an entry is held against its plan",
-        "_differences.same",
+        "audit._differences",
         '"the SHA-256 of its plan": commit.plan_sha256 == plan.sha256,',
         "",
         "tests/unit/lake/test_audit.py::test_an_edited_last_entry",
     ),
     Mutant(
         "an entry is held against its manifest",
-        "_differences.same",
+        "audit._differences",
         "commit.accounts == manifest.accounts",
         "True",
         "tests/unit/lake/test_audit.py::test_an_account_is_that_of_the_manifest",

@@ -92,16 +92,19 @@ def _places() -> dict[str, list[Place]]:
     return found
 
 
-def _defined(tree: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:
-    """Yield each function and constant of a module: its name, its first and its last line."""
+def _defined(tree: ast.AST, prefix: str, *, within: bool = False) -> Iterator[tuple[str, int, int]]:
+    """Yield each function and constant of a module: its name, its first and its last line.
+
+    `within` a function, its variables are no constants.
+    """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             yield from _defined(node, f"{prefix}{node.name}.")
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min(each.lineno for each in (node, *node.decorator_list))
             yield prefix + node.name, first, node.end_lineno or first
-            yield from _defined(node, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            yield from _defined(node, f"{prefix}{node.name}.", within=True)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and not within:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 if isinstance(target, ast.Name):

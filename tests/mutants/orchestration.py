@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "a signature of an earlier run in a backfill's conf",
-        "check.given",
+        "rights.check",
         " if run.run_type == _BY_REQUEST else None",
         "",
         "tests/dags/test_rights.py::test_no_backfill_is_signed",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "the driver runs where the task runs",
-        "__init__.mode",
+        "ConnectedHook.__init__",
         'mode = None if spark.is_cluster else "client"',
         "mode = None",
         "tests/dags/test_spark_task.py",

@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "a boundary asks the lake too",
-        "_cut.offsets",
+        "boundaries._cut",
         "for offset in (first, row) if",
         "for offset in (first,) if",
         "tests/unit/runs/test_boundaries.py",
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "cursors that nobody decided about",
-        "undecided",
+        "write_topic",
         "if partition not in (None, p) and offset > highest.get(p, 0)",
         "if False",
         "tests/unit/maintenance/test_cursor.py::test_a_decision_about_one_partition_is_about_that_one",

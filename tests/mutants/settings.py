@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "a time-out of the connection comes before Tidegate's own",
-        "settings.found",
+        "producer_settings.settings",
         "found = {**DEFAULTS, **shared, **given}",
         "found = {**shared, **DEFAULTS, **given}",
         "tests/unit/spark/test_producer_settings.py"

@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "a line of JSON is one object",
-        "parsed.found",
+        "parsed",
         "~_is_one_object() | is_bad",
         "is_bad",
         "tests/spark/test_egress_rows.py::test_valid_and_invalid_json_lines",
@@ -182,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "all bad files of a plan are found at once",
-        "halves",
+        "_bisected",
         "    halves = files[: len(files) // 2], files[len(files) // 2 :]\n",
         "    halves = [files[: len(files) // 2] or files[len(files) // 2 :]]\n",
         "tests/spark/test_bad_files.py",
@@ -288,7 +288,7 @@ MUTANTS = (
     ),
     Mutant(
         "a header has a key",
-        "_reason.found",
+        "records._reason",
         '& F.array_contains(F.col("headers.key"), F.lit(_NO_KEY)).isNull()',
         "& F.lit(False)",
         f"{BAD}[a header without a key]",
@@ -302,7 +302,7 @@ MUTANTS = (
     ),
     Mutant(
         "a record fits",
-        "_reason.found",
+        "records._reason",
         '            F.col("bytes") > limit,\n',
         "            F.lit(False),\n",
         f"{BAD}[a row too large for the producer]",
@@ -316,7 +316,7 @@ MUTANTS = (
     ),
     Mutant(
         "a resume reads what the target holds",
-        "send.rest",
+        "egress.send",
         "_rest(spark, job, good) if job.resumed else good",
         "good",
         "tests/spark/test_egress_resume.py::test_after_a_sent_prefix_the_rest_is_sent_in_order",
@@ -337,14 +337,14 @@ MUTANTS = (
     ),
     Mutant(
         "only records of the plan count",
-        "of_plan.said",
+        "target_records.of_plan",
         'text.startswith(f"{job.plan_id}:") & text.rlike(form)',
         'text.rlike(form.replace(job.plan_id, ".*"))',
         "tests/spark/test_egress_resume.py::test_only_records_of_the_plan_count",
     ),
     Mutant(
         "what others write into our header stops nothing",
-        "of_plan.said",
+        "target_records.of_plan",
         " & text.rlike(form)",
         "",
         "tests/spark/test_egress_resume.py::test_only_records_of_the_plan_count",
@@ -414,7 +414,7 @@ MUTANTS = (
     ),
     Mutant(
         "options have no login beside a token",
-        "split.without",
+        "split",
         ' if not k.startswith("kafka.sasl.")',
         "",
         "tests/unit/launch/test_token_conf.py::test_options_of_source_and_sink_have_no_login",

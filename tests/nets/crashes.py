@@ -16,6 +16,7 @@ from nets.world import (
     BACKFILL,
     DAY,
     KAFKA,
+    LAKES,
     ORIGIN,
     RETYPED,
     Difference,
@@ -124,7 +125,19 @@ def edits(world: World) -> None:
 
 def leaves_unfinished(world: World) -> None:
     """A backfill is planned, and its process ends."""
-    plan(open_run(Run(world.spec, KAFKA, "dag", "backfill", date(2024, 5, 1), asked=BACKFILL)))
+    plan(
+        open_run(
+            Run(
+                world.spec,
+                KAFKA,
+                "dag",
+                "backfill",
+                date(2024, 5, 1),
+                asked=BACKFILL,
+                stores=LAKES,
+            )
+        )
+    )
 
 
 def corrects_the_schema(world: World) -> None:

@@ -15,7 +15,7 @@ from datetime import date
 
 from nets.crashes import CHANGES, at_the_end
 from nets.objects import Crash, Gate, Handle, Request
-from nets.world import BACKFILL, DAY, KAFKA, ORIGIN, RETYPED, Now, World, rows_of
+from nets.world import BACKFILL, DAY, KAFKA, LAKES, ORIGIN, RETYPED, Now, World, rows_of
 from tidegate.core import layout
 from tidegate.core.entries import Gap
 from tidegate.errors import AttemptWrong, StageFailed, TidegateError
@@ -86,7 +86,7 @@ def die(world: World) -> None:
 
 
 def opened(run_id: str) -> OpenRun[Run]:
-    return open_run(Run(Now.world.spec, KAFKA, "dag", run_id, date(2024, 5, 1)))
+    return open_run(Run(Now.world.spec, KAFKA, "dag", run_id, date(2024, 5, 1), stores=LAKES))
 
 
 def live(world: World) -> None:

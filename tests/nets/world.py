@@ -229,7 +229,10 @@ class World:
     # Steps: each is a process of its own.
 
     def run(self, run_id: str, **asked: Any) -> None:
-        ingest(Run(self.spec, KAFKA, "dag", run_id, date(2024, 5, 1), **asked), self.stage)
+        ingest(
+            Run(self.spec, KAFKA, "dag", run_id, date(2024, 5, 1), stores=LAKES, **asked),
+            self.stage,
+        )
 
     def live(self, run_id: str = "live") -> None:
         self.run(run_id)
@@ -247,10 +250,10 @@ class World:
         sweeping.sweep(store, Ledger(store, "p"), run="sweep")
 
     def repair(self) -> None:
-        repair(self.spec)
+        repair(self.spec, LAKES.open("", "p"))
 
     def checkpoint(self) -> None:
-        checkpoint(self.spec)
+        checkpoint(self.spec, LAKES.open("", "p"))
 
     def egress(
         self,
@@ -262,7 +265,7 @@ class World:
 
     def egress_run(self, run_id: str, asked: FileReplay | None = None) -> EgressRun:
         spec = egress_spec(self.home, tombstones=self.is_edited, is_above=self.is_above)
-        return EgressRun(spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked)
+        return EgressRun(spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked, stores=LAKES)
 
     def send_again(self, replay_id: str = "x", run_id: str = "again") -> None:
         self.egress(run_id, asked=FileReplay(replay_id, ("*",)))
@@ -272,7 +275,14 @@ class World:
         sweeping.sweep_egress(store, Ledger(store, "out"))
 
     def release(self) -> None:
-        release(egress_spec(self.home), None, "resend", "by hand", run="operator")
+        release(
+            egress_spec(self.home),
+            LAKES.open("", "out"),
+            None,
+            "resend",
+            "by hand",
+            run="operator",
+        )
 
     def follow_the_ledger(self) -> None:
         """Set the premises to those of what is committed, where something is."""
@@ -374,6 +384,16 @@ class Now:
     world: World
 
 
+class Lakes:
+    """The stores of the world that is played."""
+
+    def open(self, lake: str, pipeline: str) -> Any:  # noqa: ARG002
+        return Now.world.open_store(Now.world.objects, pipeline)
+
+
+LAKES = Lakes()
+
+
 def asked(name: str) -> Callable[..., Any]:
     return lambda *given, **named: getattr(Now.world, name)(*given, **named)
 
@@ -394,7 +414,6 @@ def not_dead(claim: Any, *_: object) -> str | None:
 
 
 REPLACED: dict[str, Any] = {
-    "open_store": lambda _, name: Now.world.open_store(Now.world.objects, name),
     "survey": asked("survey"),
     "probe": asked("probe"),
     "survey_target": asked("survey_target"),

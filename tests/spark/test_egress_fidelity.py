@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from support import topic_reader, topic_records
 from support.egress_pipeline import EgressPipeline, begun
+from tidegate import flows
 from tidegate.core.offsets import spark_offsets
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress import lake_source
@@ -77,7 +78,12 @@ def test_every_kind_of_record_is_sent_back_unchanged(
     assert_equal(there, pipeline.records(back))
     assert pipeline.run_all("three")["commit"] is None
     assert all(len(each["digest"]) == 16 for each in pipeline.sealed())
-    assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0
+    assert (
+        verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)[
+            "differences"
+        ]
+        == 0
+    )
 
 
 def test_the_order_of_the_source_holds_after_a_dead_attempt(
@@ -260,4 +266,9 @@ def test_quarantined_rows_are_not_counted_as_invisible(
     assert (report["rows"], report["quarantined"]) == (11, 1)
     (commit,) = [entry for entry in pipeline.entries() if entry["kind"] == "commit"]
     assert commit["topics"][source]["ranges"] == {"0": [0, 12, 12, 0]}
-    assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0
+    assert (
+        verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)[
+            "differences"
+        ]
+        == 0
+    )

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from support import topic_reader, topic_records
 from support.egress_pipeline import EgressPipeline, begun
+from tidegate import flows
 from tidegate.egress.release import release
 from tidegate.egress.verify import verify
 from tidegate.errors import RowsRefused, SendFailed, StageFailed
@@ -98,7 +99,7 @@ def assert_consistent(pipeline: EgressPipeline, report: dict[str, Any]) -> None:
     assert set(counted) == set(ALL)
     assert report["rows"] == len(counted) == ROWS
     assert report["duplicates"] == len(found) - len(counted)
-    verified = verify(pipeline.spec, pipeline.run("v").kafka, print)
+    verified = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
     assert verified["differences"] == 0, verified
     assert pipeline.fold().claims == {}
 
@@ -196,7 +197,7 @@ def test_strict_order_sends_no_missing_rows_after_later_ones(pipeline: EgressPip
         pipeline.run_all()
     assert pipeline.ends() == before
     assert pipeline.fold().claims
-    release(pipeline.spec, None, "resend", "looked", run="me")
+    release(pipeline.spec, flows.store(pipeline.spec), None, "resend", "looked", run="me")
     # Rows of the released claim no longer count as sent.
     assert pipeline.run_all()["rows"] == ROWS
     assert topic_reader.rows(pipeline.records())[identity(5)] == 2
@@ -213,7 +214,7 @@ def test_a_log_that_has_lost_what_was_sent_is_refused(pipeline: EgressPipeline) 
     ):
         pipeline.run_all()
     assert pipeline.ends() == before
-    release(pipeline.spec, None, "declare sent", "looked", run="me")
+    release(pipeline.spec, flows.store(pipeline.spec), None, "declare sent", "looked", run="me")
     assert pipeline.run_all("next")["commit"] is None
     assert pipeline.ends() == before
 
@@ -322,7 +323,7 @@ def test_a_record_of_the_plan_with_other_content(pipeline: EgressPipeline) -> No
     send_and_die(pipeline, [7], value=b"n777")
     report = pipeline.run_all()
     assert (report["rows"], report["duplicates"], report["broken_order"]) == (ROWS, 1, [])
-    found = verify(pipeline.spec, pipeline.kafka, print)["first"]
+    found = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print)["first"]
     assert "1 duplicates have other content" in str(found)
 
 
@@ -374,7 +375,7 @@ def test_the_read_back_detects_a_missing_header(
         return shaped.withColumn("headers", F.concat("headers", more))
 
     monkeypatch.setattr(records, "with_provenance", agent)
-    release(pipeline.spec, None, "resend", "looked", run="me")
+    release(pipeline.spec, flows.store(pipeline.spec), None, "resend", "looked", run="me")
     report = pipeline.run_all("again")
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)
     assert pipeline.fold().claims == {}
@@ -446,7 +447,7 @@ def test_in_a_compacted_topic_a_missing_row_must_leave_a_hole(
     report = pipeline.run_all()
     assert report["rows"] == ROWS
     assert identity(0) not in topic_reader.rows(pipeline.records())
-    verified = verify(pipeline.spec, pipeline.run("v").kafka, print)
+    verified = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
     assert (verified["differences"], verified["against_kafka"]["expired"]) == (0, 1), verified
 
 
@@ -485,5 +486,5 @@ def test_compaction_between_sending_and_reading_back(
     assert len(there) < ROWS
     assert {identity(n) for n in range(ROWS - 15, ROWS)} <= there.keys()
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)
-    found = verify(pipeline.spec, pipeline.run("v").kafka, print)
+    found = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
     assert (found["differences"], found["against_kafka"]["expired"]) == (0, ROWS - len(there))

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from support import topic_records
 from support.egress_pipeline import EgressPipeline, begun
+from tidegate import flows
 from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.launch.submission import Submission
@@ -57,7 +58,7 @@ def read_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 def compared(pipeline: EgressPipeline) -> int:
     """Compare every row with its record; return how many were compared."""
-    findings = verify(pipeline.spec, pipeline.kafka, lambda _: None)
+    findings = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, lambda _: None)
     assert findings["differences"] == 0
     return int(findings["against_kafka"]["rows"])
 
@@ -264,7 +265,12 @@ def test_one_row_twice_and_another_not_at_all(
     exchanged(monkeypatch)
     report = pipeline.run_all("one")
     assert report["proof"] == "counts"
-    assert verify(pipeline.spec, pipeline.kafka, lambda _: None)["differences"] > 0
+    assert (
+        verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, lambda _: None)[
+            "differences"
+        ]
+        > 0
+    )
 
 
 def test_first_rows_with_other_content(

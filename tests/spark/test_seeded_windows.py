@@ -16,6 +16,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused
 from tidegate.ingest.run import ingest
+from tidegate.lake.store import STORES
 from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
@@ -51,7 +52,9 @@ def run_of(broker: Broker, topic: str, lake: Path, asked: Asked, run_id: str, **
     spec = parse(form | {"start": "latest", "max_records": 20_000} | more)
     assert isinstance(spec, Ingest)
     kafka = KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
-    return Run(spec, kafka, "tidegate_backfill", run_id, date(2026, 1, 2), asked=asked)
+    return Run(
+        spec, kafka, "tidegate_backfill", run_id, date(2026, 1, 2), asked=asked, stores=STORES
+    )
 
 
 def big_topic(broker: Broker, topic: str) -> list[int]:

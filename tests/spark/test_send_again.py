@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from support import topic_records
 from support.egress_pipeline import EgressPipeline, begun
 from support.ingest_steps import plan
+from tidegate import flows
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress.explain import explain
 from tidegate.egress.verify import verify
@@ -23,7 +24,7 @@ from tidegate.errors import (
     WindowRefused,
 )
 from tidegate.lake.boundaries import neighbours
-from tidegate.lake.store import open_store
+from tidegate.lake.store import STORES, open_store
 from tidegate.launch.submission import Submission
 from tidegate.pipelines.files import load_ingest
 from tidegate.runs.run import Run, open_run
@@ -115,7 +116,9 @@ def test_exactly_the_window_and_the_filter(pipeline: EgressPipeline, source: str
     )
     assert (none["rows"], none["commit"] is None) == (0, False)
     assert sum(pipeline.ends(target(pipeline)).values()) == 2 * ROWS + 174 + 60
-    assert verify(pipeline.spec, pipeline.kafka, print)["differences"] == 0
+    assert (
+        verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print)["differences"] == 0
+    )
 
 
 def send_and_die(
@@ -152,7 +155,9 @@ def test_a_dead_attempt_is_resumed_with_its_filter(pipeline: EgressPipeline, sou
     assert [offsets(pipeline, report, p) for p in (0, 1)] == [matching(10, 200)] * 2
     assert report["rows"] == 2 * len(matching(10, 200))
     assert pipeline.fold().claims == {}
-    assert verify(pipeline.spec, pipeline.kafka, print)["differences"] == 0
+    assert (
+        verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print)["differences"] == 0
+    )
 
 
 def test_a_record_outside_the_filter_fails_the_read_back(
@@ -261,7 +266,13 @@ def test_a_window_by_time_of_records_expired_in_kafka(pipeline: EgressPipeline, 
     assert list(store.objects("_tidegate/boundaries/")) == []
     nothing_to_do = Backfill(name, None, at(20), at(50))
     ingest = Run(
-        load_ingest("lake"), pipeline.kafka, "d", "b", date(2026, 1, 1), asked=nothing_to_do
+        load_ingest("lake"),
+        pipeline.kafka,
+        "d",
+        "b",
+        date(2026, 1, 1),
+        asked=nothing_to_do,
+        stores=STORES,
     )
     assert not plan(ingest).plan.has_work  # but it freezes the boundaries of its times
     edges = (0, 20, 50)

@@ -17,6 +17,7 @@ from tidegate.egress import plan as planning
 from tidegate.egress.run import egress
 from tidegate.errors import StageFailed
 from tidegate.ingest import run as ingest
+from tidegate.lake.store import STORES
 from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import Egress, Ingest, parse
 from tidegate.runs.run import LIVE, EgressRun, Run, open_run
@@ -77,7 +78,9 @@ class EgressPipeline:
         return KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
 
     def run(self, run_id: str, **others: Any) -> EgressRun:
-        return EgressRun(self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), **others)
+        return EgressRun(
+            self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), stores=STORES, **others
+        )
 
     def run_ingest(self, topic: str, run_id: str, asked: Asked = LIVE, **settings: object) -> None:
         """Run the ingest pipeline `lake` over a topic, or over the window that is asked for."""
@@ -96,7 +99,7 @@ class EgressPipeline:
             for chunk in job.chunks:
                 staging.stage(session, job, chunk)
 
-        run = Run(spec, self.kafka, "dag", run_id, date(2026, 1, 1), asked=asked)
+        run = Run(spec, self.kafka, "dag", run_id, date(2026, 1, 1), asked=asked, stores=STORES)
         ingest.ingest(run, submit)
 
     def submit(self, given: Submission) -> None:

@@ -22,7 +22,7 @@ from tidegate.errors import StageFailed
 from tidegate.lake import committing
 from tidegate.lake.deliveries import Delivery
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import LocalStore, Store, open_store
+from tidegate.lake.store import STORES, LocalStore, Store, open_store
 from tidegate.pipelines.spec import Egress, parse
 from tidegate.runs.run import EgressRun, OpenRun, open_run
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
@@ -81,7 +81,7 @@ class World:
     def run(self, run_id: str = "r", **others: Any) -> EgressRun:
         kafka = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
         day = date(2026, 1, 1)
-        return EgressRun(self.spec, kafka, "dag", run_id, day, **others)
+        return EgressRun(self.spec, kafka, "dag", run_id, day, stores=STORES, **others)
 
     def open(self, run_id: str = "r", **others: Any) -> OpenRun[EgressRun]:
         return open_run(self.run(run_id, **others))

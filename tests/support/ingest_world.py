@@ -17,6 +17,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.ingest import drafting, explain, report, sealing, truncation
 from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import STORES
 from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
@@ -54,7 +55,7 @@ class World:
         form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(self.root)}
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
         spec = parse(form | {"max_records": 100} | self.settings)
-        return Run(spec, kafka, "dag", run_id, date(2024, 5, 1), **given)
+        return Run(spec, kafka, "dag", run_id, date(2024, 5, 1), stores=STORES, **given)
 
     def survey(self, *_: object) -> Survey:
         if self.away:

@@ -21,6 +21,7 @@ from support.egress_world import (
 )
 from support.ingest_steps import plan, publish, stage
 from support.ingest_world import World, ranges
+from tidegate import flows
 from tidegate.broker.target import TargetSurvey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account, Claim, Commit, Decoded, Gap, Origin, Reference, Release
@@ -371,7 +372,7 @@ def test_nor_while_nothing_is_committed(sending: Egress) -> None:
     sending.put(a="1")
     with pytest.raises(SendFailed):
         sending.send("one", dies_while_sending)
-    release(sending.spec, None, "declare sent", "looked", run="me")
+    release(sending.spec, flows.store(sending.spec), None, "declare sent", "looked", run="me")
     sending.put(b="2")
     sending.target = TargetSurvey("there", sending.target.topics)
     with pytest.raises(IdentityChanged):
@@ -386,7 +387,7 @@ def test_a_released_claim_may_have_sent(sending: Egress, how: Any) -> None:
     sending.put(a="1")
     with pytest.raises(SendFailed):
         sending.send("one", dies_while_sending)
-    release(sending.spec, None, how, "looked", run="me")
+    release(sending.spec, flows.store(sending.spec), None, how, "looked", run="me")
     said = early_end(sending.run("one"))
     assert "nothing" not in said.text, said
     assert said.finished == (how == "declare sent")

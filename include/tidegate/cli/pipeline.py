@@ -74,7 +74,8 @@ def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
     """List committed files, including those not yet in `data/`."""
     from tidegate.ingest.status import files as files_of
 
-    answer(files_of(files.load_ingest(pipeline)), render.print_lake_files, as_json=as_json)
+    spec = files.load_ingest(pipeline)
+    answer(files_of(spec, flows.store(spec)), render.print_lake_files, as_json=as_json)
 
 
 @app.command()
@@ -88,7 +89,7 @@ def verify(
     """Check that ledger, manifests, files and footers agree; exit 3 if they differ."""
     spec = files.load_named(pipeline)
     broker = kafka(spec) if against_kafka else None
-    findings = flows.of(spec).verify(spec, broker, note)
+    findings = flows.of(spec).verify(spec, flows.store(spec), broker, note)
     answer(findings, render.print_findings, as_json=as_json)
     raise typer.Exit(3 if findings["differences"] else 0)
 
@@ -112,6 +113,7 @@ def release(
     """End an egress claim whose sender cannot be proven dead, or whose plan cannot go on."""
     from tidegate.egress.release import declare_late
     from tidegate.egress.release import release as end_claim
+    from tidegate.lake.store import STORES
 
     spec = files.load_named(pipeline)
     if not isinstance(spec, Egress):
@@ -126,10 +128,10 @@ def release(
                 "--late goes with --how declare-sent, and without --plan: to send such offsets all "
                 "the same, use `tidegate replay`"
             )
-        late_offsets = declare_late(spec, reason, by=signature(), run=run_id)
+        late_offsets = declare_late(spec, STORES, reason, by=signature(), run=run_id)
         answer(late_offsets, render_egress.print_late, as_json=as_json)
         return
-    released = end_claim(spec, plan, action, reason, run=run_id)
+    released = end_claim(spec, flows.store(spec), plan, action, reason, run=run_id)
     then = {"resend": "a later run sends all of it", "declare sent": "it counts as sent"}[action]
     text = f"plan {released['plan_id']}: released; {then}"
     answer(released, lambda _: say(text), as_json=as_json)

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.highlighter import JSONHighlighter
 
+from tidegate import flows
 from tidegate.cli.console import (
     Document,
     Json,
@@ -143,7 +144,9 @@ def peek(
     named = topic or spec.topic_named(topic)
     begin = absolute(start, zone)
     if in_lake:
-        found = peek_in_lake(spec, named, partition=partition, start=begin, most=most)
+        found = peek_in_lake(
+            spec, flows.store(spec), named, partition=partition, start=begin, most=most
+        )
     else:
         found = records_of(
             spec,

@@ -210,7 +210,7 @@ def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
     from tidegate.ingest.coverage import coverage
 
     spec = files.load_ingest(pipeline)
-    answer(coverage(spec, kafka(spec)), _print_coverage, as_json=as_json)
+    answer(coverage(spec, flows.store(spec), kafka(spec)), _print_coverage, as_json=as_json)
 
 
 def _print_coverage(document: Document) -> None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.egress.byte_settings import byte_settings, judged_by
-from tidegate.egress.lake_source import Unsent, open_lake, read_unsent
+from tidegate.egress.lake_source import SourceLake, Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
 from tidegate.lake.sources import Root
-from tidegate.lake.store_protocol import Store
+from tidegate.lake.store_protocol import Store, Stores
 from tidegate.pipelines.spec import Egress
 
 _LATE = (
@@ -46,6 +46,7 @@ class Backlog:
 
 def read_backlog(
     spec: Egress,
+    stores: Stores,
     store: Store,
     fold: Fold,
     max_records: int | None,
@@ -62,7 +63,12 @@ def read_backlog(
     that was recorded: it is read.
     """
     if spec.source.lake is not None:
-        return _lake_backlog(spec, spec.source.lake, fold, resend=resend, compacted=compacted)
+        if resend:
+            raise ConfigurationError(
+                f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
+                "lake does not change"
+            )
+        return _lake_backlog(spec, open_lake(spec.source.lake, stores), fold, compacted=compacted)
     assert spec.source.path is not None
     root = Root.of(spec.source.path)
     was_there = bool(fold.sent or fold.refused)
@@ -136,14 +142,9 @@ def unchanged(root: Root, store: Store, fold: Fold, files: Sequence[SourceFile])
     return same
 
 
-def _lake_backlog(spec: Egress, name: str, fold: Fold, *, resend: bool, compacted: bool) -> Backlog:
-    if resend:
-        raise ConfigurationError(
-            f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
-            "lake does not change"
-        )
+def _lake_backlog(spec: Egress, lake: SourceLake, fold: Fold, *, compacted: bool) -> Backlog:
     in_order = compacted or spec.order == "strict"
-    unsent = read_unsent(spec, open_lake(name), fold, in_order=in_order)
+    unsent = read_unsent(spec, lake, fold, in_order=in_order)
     for topic, count in unsent.unselected.items():
         logger.warning(
             "%s: %s: %d offsets of the lake are not sent: it is no longer in source.topics",

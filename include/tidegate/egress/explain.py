@@ -32,9 +32,8 @@ def explain(
     plan, backlog = preview(opened)
     target = plan.target or {}
     claim = fold.claims.get(plan.id) if run.asked else fold.oldest_open_claim
-    lake_files = (
-        planned_files(backlog.unsent.lake or open_lake_of(plan), plan) if plan.chunks else []
-    )
+    lake = backlog.unsent.lake or (open_lake_of(plan, run.stores) if plan.chunks else None)
+    lake_files = planned_files(lake, plan) if lake and plan.chunks else []
     return {
         "format": FORMAT,
         "pipeline": run.spec.name,

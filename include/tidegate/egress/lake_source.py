@@ -16,8 +16,7 @@ from tidegate.lake import attempts
 from tidegate.lake.files import files_over
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import open_store
-from tidegate.lake.store_protocol import Store
+from tidegate.lake.store_protocol import Store, Stores
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest
 from tidegate.runs.topics import recorded
@@ -36,20 +35,20 @@ class SourceLake:
         return self.ledger.fold
 
 
-def open_lake(name: str) -> SourceLake:
+def open_lake(name: str, stores: Stores) -> SourceLake:
     """Open the lake of an ingest pipeline, and read its ledger."""
     pipeline = files.load_ingest(name)
-    store = open_store(pipeline.lake, pipeline.name)
+    store = stores.open(pipeline.lake, pipeline.name)
     ledger = Ledger(store, pipeline.name)
     return SourceLake(recorded(pipeline, ledger.fold), store, ledger)
 
 
-def open_lake_of(plan: Plan) -> SourceLake:
+def open_lake_of(plan: Plan, stores: Stores) -> SourceLake:
     """Open the lake that a plan names; the pipeline may name another one today.
 
     SourceChanged if it does not hold all of the plan's window.
     """
-    lake = open_lake(plan.byte_settings["source"]["lake"])
+    lake = open_lake(plan.byte_settings["source"]["lake"], stores)
     window = window_of(plan)
     if not lake.fold.covers(window, plan.topics):  # missing rows would count as sent
         raise SourceChanged(

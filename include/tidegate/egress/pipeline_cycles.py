@@ -14,7 +14,7 @@ from tidegate.core.fold import Fold
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.sources import Root
-from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Stores
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 
@@ -35,10 +35,10 @@ class _Topic(NamedTuple):
     connection: str
 
 
-def refuse_loop(spec: Egress, cluster_id: str) -> None:
+def refuse_loop(spec: Egress, cluster_id: str, stores: Stores) -> None:
     """Raise ConfigurationError if pipelines lead from the target back into the source."""
     pipelines = files.valid(files.load_all(files.names()))
-    read_fold = functools.cache(lambda name: _read_fold(pipelines[name]))
+    read_fold = functools.cache(lambda name: _read_fold(pipelines[name], stores))
     senders = [each for each in pipelines.values() if isinstance(each, Egress)]
     to_visit = deque((_Topic(name, cluster_id, spec.kafka), name) for name in spec.target.names)
     seen = {topic for topic, _ in to_visit}
@@ -71,7 +71,9 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
                         to_visit.append((reached, f"{path} feeds {step}"))
 
 
-def notices_of_path(spec: Egress, names: Iterable[str], cluster_id: str) -> list[str]:
+def notices_of_path(
+    spec: Egress, names: Iterable[str], cluster_id: str, stores: Stores
+) -> list[str]:
     """Return what a user should know if files of a path are those of a lake of any pipeline.
 
     `names` are of the files that would be sent. Raises ConfigurationError if that lake has rows of
@@ -89,7 +91,7 @@ def notices_of_path(spec: Egress, names: Iterable[str], cluster_id: str) -> list
     for url in sorted(levels)[:_MOST_LAKES]:
         lake, _, pipeline = url.rpartition("/")
         try:
-            fold = Ledger(open_store(lake, pipeline), pipeline).fold
+            fold = Ledger(stores.open(lake, pipeline), pipeline).fold
         except TidegateError as error:
             logger.warning("%s: the ledger at %s cannot be read: %s", spec.name, url, error)
             continue
@@ -123,12 +125,12 @@ def _reads(lake: Ingest, topic: _Topic, fold: Fold | None) -> bool:
     return fold.cluster_id in (None, topic.cluster_id)
 
 
-def _read_fold(pipeline: Spec) -> Fold | None:
+def _read_fold(pipeline: Spec, stores: Stores) -> Fold | None:
     """Return the state of a pipeline's ledger; None if it is unreadable, which must not stop other
     pipelines.
     """
     try:
-        return Ledger(open_store(pipeline.lake, pipeline.name), pipeline.name).fold
+        return Ledger(stores.open(pipeline.lake, pipeline.name), pipeline.name).fold
     except TidegateError as error:
         logger.warning(
             "loop check: the ledger of %r cannot be read; its connection %r is compared in place "

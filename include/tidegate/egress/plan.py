@@ -144,12 +144,13 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
         ranges = backlog.unsent.ranges
         chunks: tuple[Window, ...] = (ranges,) if ranges else ()
     else:
-        pipeline_cycles.refuse_loop(spec, target.cluster_id)
+        pipeline_cycles.refuse_loop(spec, target.cluster_id, run.stores)
         _refuse_renamed_files(opened)
         max_records = run.max_records or spec.max_records
         compacted = any(state.compacted for state in target.topics.values())
         backlog = read_backlog(
             spec,
+            run.stores,
             opened.store,
             fold,
             max_records,
@@ -164,7 +165,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
                 spec.name,
             )
         names = [file.name for file in backlog.taken]
-        for notice in pipeline_cycles.notices_of_path(spec, names, target.cluster_id):
+        for notice in pipeline_cycles.notices_of_path(spec, names, target.cluster_id, run.stores):
             logger.warning("%s: %s", spec.name, notice)
         chunks = chunked(backlog.unsent.ranges, max_records)[:1]
     planned = Plan(

@@ -12,7 +12,7 @@ from tidegate.egress.takeover import running
 from tidegate.errors import NotClaimed, SenderAlive
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store, Stores
 from tidegate.launch.cluster_mode import withdraw
 from tidegate.pipelines.spec import Egress
 
@@ -21,6 +21,7 @@ FORMAT = 1
 
 def release(
     spec: Egress,
+    store: Store,
     plan_id: str | None,
     how: Literal["resend", "declare sent"],
     reason: str,
@@ -33,7 +34,6 @@ def release(
     them as sent. Raises NotClaimed if there is no such claim, or more than one without `plan_id`;
     SenderAlive if its sender runs on this machine, or YARN shows that it runs.
     """
-    store = open_store(spec.lake, spec.name)
     ledger = Ledger(store, spec.name)
     claims = ledger.fold.claims
     if plan_id is None and len(claims) == 1:
@@ -77,14 +77,15 @@ def release(
     }
 
 
-def declare_late(spec: Egress, reason: str, *, by: str, run: str) -> dict[str, Any]:
+def declare_late(spec: Egress, stores: Stores, reason: str, *, by: str, run: str) -> dict[str, Any]:
     """Count the late ranges of a lake as sent: those committed below offsets that were sent before.
 
     Each range becomes a gap in the egress's own ledger. Raises NotClaimed if there is none.
     """
-    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    ledger = Ledger(stores.open(spec.lake, spec.name), spec.name)
     name = spec.source.lake
-    late = read_unsent(spec, open_lake(name), ledger.fold, in_order=True).late if name else ()
+    lake = open_lake(name, stores) if name else None
+    late = read_unsent(spec, lake, ledger.fold, in_order=True).late if lake else ()
     if not late:
         raise NotClaimed(
             f"pipeline {spec.name!r}: nothing in its source lies below what was sent", open=[]

@@ -95,7 +95,7 @@ def requested_backlog(
     if isinstance(asked, FileReplay):
         return _sent_files(opened, asked)
     run = opened.run
-    lake = open_lake(str(run.spec.source.lake))
+    lake = open_lake(str(run.spec.source.lake), run.stores)
     for _ in range(boundaries.MOST_TRIES):
         ranges, cuts = _resolve_window(run, asked, lake)
         if not record or all(boundaries.freeze(lake.store, each) for each in cuts):

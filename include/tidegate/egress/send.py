@@ -107,7 +107,7 @@ def _send(
         return None
     if delivery := deliveries.sealed(store, planned, ledger.fold):
         return delivery
-    lake = open_lake_of(planned) if planned.chunks else None
+    lake = open_lake_of(planned, run.stores) if planned.chunks else None
     if planned.id in ledger.fold.claims:  # files of unclaimed plans were checked above
         _refuse_changed_files(planned)
     target = _check_target(run, planned)
@@ -127,7 +127,7 @@ def _send(
         contents = _contents(planned)
         _refuse_changed_files(planned)
         if lake:
-            open_lake_of(planned)  # checked again: Spark may have read for hours
+            open_lake_of(planned, run.stores)  # checked again: Spark may have read for hours
         target = _check_target(run, planned)
         delivery = Delivery(
             plan_id=planned.id,

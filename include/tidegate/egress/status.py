@@ -13,26 +13,25 @@ from tidegate.egress.sender import is_dead_here
 from tidegate.errors import TidegateError
 from tidegate.lake import json_documents, plans
 from tidegate.lake.ledger import Ledger, last_entry
-from tidegate.lake.store import open_store
-from tidegate.lake.store_protocol import Store
+from tidegate.lake.store_protocol import Store, Stores
 from tidegate.pipelines.spec import Egress
 
 FORMAT = 1
 
 
-def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
+def status(spec: Egress, stores: Stores, *, footers: bool = True) -> dict[str, Any]:
     """Return what was sent, and the backlog (contract: `status --json`, egress).
 
     `waiting` is null, and `source_problem` says why, when the source cannot be read. Only with
     `footers` are broken Parquet files recognised, and rows in quarantine counted.
     """
-    store = open_store(spec.lake, spec.name)
+    store = stores.open(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
     return {
         "format": FORMAT,
         "pipeline": spec.name,
         "kind": spec.kind,
-        **source_backlog(spec, store, fold, spec.max_records if footers else None),
+        **source_backlog(spec, stores, store, fold, spec.max_records if footers else None),
         "sent": {
             "files": len(fold.sent),
             "rows": sum(r.sent for commit in fold.live.values() for r in commit.receipts),
@@ -56,7 +55,7 @@ def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
 
 
 def source_backlog(
-    spec: Egress, store: Store, fold: Fold, max_records: int | None = None
+    spec: Egress, stores: Stores, store: Store, fold: Fold, max_records: int | None = None
 ) -> dict[str, Any]:
     """Return the backlog of the source, or why it cannot be read.
 
@@ -64,7 +63,7 @@ def source_backlog(
     """
     problem, backlog = None, None
     try:
-        backlog = read_backlog(spec, store, fold, max_records)
+        backlog = read_backlog(spec, stores, store, fold, max_records)
     except TidegateError as error:
         problem = str(error)
     return {

@@ -26,7 +26,6 @@ from tidegate.egress.sent_records import (
 from tidegate.errors import LakeDamaged
 from tidegate.lake import audit, deliveries, plans
 from tidegate.lake.deliveries import SentFile
-from tidegate.lake.store import open_store
 from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Egress
 from tidegate.runs.boundaries import refuse_leaderless
@@ -65,14 +64,13 @@ class _Target:
         return self.seen.topic_ids, {t: {p: m.start for p, m in each.items()} for t, each in marks}
 
 
-def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
+def verify(spec: Egress, store: Store, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
     """Compare ledger and manifests; with `kafka`, every row with its record, content included.
 
     Rows that the target does not retain, by retention or by compaction, are counted as `expired`.
     Duplicates are searched up to the target's current end. BrokerError if a partition of the target
     has no leader.
     """
-    store = open_store(spec.lake, spec.name)
     findings = Findings()
     names: dict[int, Sequence[str]] = {}
     fold, _ = audit.read_ledger(store, spec.name, findings.add)

@@ -20,8 +20,7 @@ from tidegate.ingest import drafting
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.placing import unplaced
-from tidegate.lake.store import open_store
-from tidegate.lake.store_protocol import Store
+from tidegate.lake.store_protocol import Store, Stores
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.run import Run
 
@@ -60,7 +59,7 @@ def _has_examined(spec: Ingest, note: Mapping[str, Any], topic: str) -> bool:
 
 
 def is_complete_through(
-    spec: Ingest, topic: str, until: datetime, kafka: Callable[[], KafkaSettings]
+    spec: Ingest, topic: str, until: datetime, stores: Stores, kafka: Callable[[], KafkaSettings]
 ) -> bool:
     """Return whether a topic is complete through a time, and its files are in `data/`.
 
@@ -76,10 +75,10 @@ def is_complete_through(
         )
     if until > datetime.now(UTC):
         return False
-    store = open_store(spec.lake, spec.name)
+    store = stores.open(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
     done = _by_ledger(spec, topic, until, store, fold) or _by_broker(
-        spec.model_copy(update={"topics": (topic,)}), kafka(), store, fold
+        spec.model_copy(update={"topics": (topic,)}), stores, kafka(), store, fold
     )
     return done and _is_placed(spec, topic, store, fold)
 
@@ -109,11 +108,13 @@ def _by_ledger(spec: Ingest, topic: str, until: datetime, store: Store, fold: Fo
     return False
 
 
-def _by_broker(spec: Ingest, kafka: KafkaSettings, store: Store, fold: Fold) -> bool:
+def _by_broker(
+    spec: Ingest, stores: Stores, kafka: KafkaSettings, store: Store, fold: Fold
+) -> bool:
     """Return whether the topic is complete now, as `explain` would find it; writes nothing."""
     (topic,) = spec.topics
     today = datetime.now(UTC).date()
-    run = Run(spec, kafka, f"tidegate__{spec.name}", "complete-through", today)
+    run = Run(spec, kafka, f"tidegate__{spec.name}", "complete-through", today, stores=stores)
     seen = drafting.surveyed(run)
     draft = drafting.draft(run, store, fold, seen)
     if draft.ranges:  # a plan of them could need a sample of the records

@@ -12,6 +12,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.ingest.status import PipelineState, positions, read_state
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest
 
 FORMAT = 1
@@ -19,12 +20,12 @@ FORMAT = 1
 IntervalsOf = Mapping[str, Mapping[int, tuple[CoverageInterval, ...]]]
 
 
-def coverage(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
+def coverage(spec: Ingest, store: Store, kafka: KafkaSettings) -> dict[str, Any]:
     """Return every partition's intervals (contract: `coverage --json`).
 
     From `expires_at` on, the first unseen record may be deleted; null if that is unknown.
     """
-    state = read_state(spec, kafka)
+    state = read_state(spec, store, kafka)
     found = intervals(state)
     expire = expiries(kafka, _first_unseen(found), spec.isolation) if state.watermarks else {}
     return {

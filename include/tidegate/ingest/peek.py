@@ -18,6 +18,7 @@ from tidegate.core.decoding import UNDECODABLE, of_topic
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.windows import Edge, parse_edges
 from tidegate.errors import ConfigurationError, UnknownTopic, WindowRefused
+from tidegate.lake.store_protocol import Store
 from tidegate.launch.decoding import decoded
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest
@@ -76,6 +77,7 @@ def peek(
 
 def peek_in_lake(
     spec: Ingest,
+    store: Store,
     topic: str,
     *,
     partition: int | None = None,
@@ -88,9 +90,7 @@ def peek_in_lake(
     the lake does not have, WindowRefused as `peek`. Needs the package `duckdb`.
     """
     from tidegate.lake import dataset, ledger  # PyArrow takes a while
-    from tidegate.lake.store import open_store
 
-    store = open_store(spec.lake, spec.name)
     fold = ledger.existing(store, spec.name)
     lake = dataset.Lake(spec.name, store, fold, topic)
     topic_id, known = fold.topic_ids[topic], fold.cursors(topic)

@@ -24,7 +24,6 @@ from tidegate.lake import decodings, plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import CommittedFile, live_files
 from tidegate.lake.ledger import Ledger, existing, last_entry
-from tidegate.lake.store import open_store
 from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import recorded, resolved
@@ -32,9 +31,8 @@ from tidegate.runs.topics import recorded, resolved
 FORMAT = 1
 
 
-def files(spec: Ingest) -> list[CommittedFile]:
+def files(spec: Ingest, store: Store) -> list[CommittedFile]:
     """List the files of the lake (contract: `files --json`)."""
-    store = open_store(spec.lake, spec.name)
     return live_files(store, existing(store, spec.name))
 
 
@@ -57,12 +55,13 @@ class PipelineState:
     excluded: tuple[LeftOut, ...] = ()
 
 
-def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -> PipelineState:
+def read_state(
+    spec: Ingest, store: Store, kafka: KafkaSettings, *, down: str | None = None
+) -> PipelineState:
     """Read the ledger and ask the broker, whose errors are returned as the `problem`.
 
     `down` is the error of a broker that is known not to answer: it is not asked again.
     """
-    store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
 
     def without_broker(problem: str, *, unreachable: bool = False) -> PipelineState:
@@ -126,14 +125,14 @@ def positions(
 
 
 def status(
-    spec: Ingest, kafka: KafkaSettings, state: PipelineState | None = None
+    spec: Ingest, store: Store, kafka: KafkaSettings, state: PipelineState | None = None
 ) -> dict[str, Any]:
     """Return the position of each partition that the pipeline reads (contract: `status --json`).
 
     `log_start`, `end`, `high` and `lag` are null, and `broker` says why, when the broker does not
     answer.
     """
-    state = state or read_state(spec, kafka)
+    state = state or read_state(spec, store, kafka)
     since = open_since(kafka, state.watermarks)
     fold = state.fold
     excluded = [*state.excluded, *_hanging(state, since)]

@@ -29,7 +29,6 @@ from tidegate.lake import audit, footers, placing, plans
 from tidegate.lake.attempts import Manifest
 from tidegate.lake.footers import opened_committed
 from tidegate.lake.ledger import Ledger, refuse_absent
-from tidegate.lake.store import open_store
 from tidegate.lake.store_protocol import Listed, Store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.findings import Findings
@@ -40,7 +39,7 @@ _BATCH = 20_000  # rows
 _MOST_OPEN = 200  # files
 
 
-def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
+def verify(spec: Ingest, store: Store, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
     """Check that ledger, plans, manifests, footers and pages agree; return the findings.
 
     Reading the ledger checks its chain of digests, reading the pages their checksums. Every commit
@@ -49,7 +48,6 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     starts have changed meanwhile. Read-only. BrokerError if nothing differs and a partition has no
     leader now: its rows were not compared.
     """
-    store = open_store(spec.lake, spec.name)
     # Listed before the ledger is read: files committed in between are not unknown.
     listed = [each.path for each in store.objects(layout.DATA)]
     findings = Findings()

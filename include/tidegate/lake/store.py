@@ -37,7 +37,7 @@ from tidegate.lake.store_protocol import Listed, Result, Store, T
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
-__all__ = ["LocalStore", "ObjectStore", "open_store"]
+__all__ = ["STORES", "LocalStore", "ObjectStore", "open_store"]
 
 _GONE = (NotFoundError, FileNotFoundError)
 # obstore retries by itself; its default of 3 minutes is too long to report an unreachable store.
@@ -176,6 +176,16 @@ def open_store(lake: str, pipeline: str) -> Store:
         return ObjectStore(url, opened(url))
     except (BaseError, ValueError) as error:
         raise ConfigurationError(f"lake {lake!r}: {one_line(error)}") from None
+
+
+class KnownStores:
+    """A directory, or a bucket of S3."""
+
+    def open(self, lake: str, pipeline: str) -> Store:
+        return open_store(lake, pipeline)
+
+
+STORES = KnownStores()
 
 
 def opened(url: str) -> Obstore:

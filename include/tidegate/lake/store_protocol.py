@@ -16,6 +16,16 @@ class Listed(NamedTuple):
     size: int
 
 
+class Stores(Protocol):
+    """The stores that there are."""
+
+    def open(self, lake: str, pipeline: str) -> Store:
+        """Return the store of `<lake>/<pipeline>/`; `lake` is a directory or a URL.
+
+        Asks nobody. ConfigurationError for a lake that no store can be.
+        """
+
+
 class Store(Protocol):
     """Objects by relative path, in a directory or a bucket.
 

@@ -6,18 +6,17 @@ from typing import Any
 
 from tidegate.lake import checkpointing
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Spec
 
 FORMAT = 1
 
 
-def checkpoint(spec: Spec) -> dict[str, Any]:
+def checkpoint(spec: Spec, store: Store) -> dict[str, Any]:
     """Write a checkpoint of the ledger's state, unless the newest one is at its end.
 
     `read` is the number of entries read since the previous checkpoint.
     """
-    store = open_store(spec.lake, spec.name)
     ledger = Ledger(store, spec.name)
     fold = ledger.fold
     read = fold.n - ledger.checkpoint

@@ -14,7 +14,6 @@ from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import placing
 from tidegate.lake.files import files_of, files_of_each
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import open_store
 from tidegate.lake.store_protocol import Listed, Store
 from tidegate.pipelines.spec import Ingest
 
@@ -23,14 +22,13 @@ FORMAT = 1
 logger = logging.getLogger(__name__)
 
 
-def repair(spec: Ingest) -> dict[str, Any]:
+def repair(spec: Ingest, store: Store) -> dict[str, Any]:
     """Place unplaced commits; move files in `data/` that no live commit lists to quarantine.
 
     A committed file that is missing or truncated is placed again from its staged copy; LakeDamaged
     at the end if that is gone. The ledger is never written. An unreadable manifest stops the repair
     before any file is moved.
     """
-    store = open_store(spec.lake, spec.name)
     # Listed before the ledger is read: a file is placed only after its commit, so a listed
     # file that the ledger does not know was never committed.
     listed = store.objects(layout.DATA)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import CursorAhead, LakeDamaged, NeedsAirflow, TidegateError
-from tidegate.flows import FLOWS, KafkaOf, lazy
+from tidegate.flows import FLOWS, KafkaOf, lazy, store
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
@@ -77,19 +77,19 @@ def _kept(_: Spec, swept: Document) -> LakeDamaged | None:
 STEPS = {
     "repair": Step(
         "Place committed files after crashes; quarantine unknown files in `data/`.",
-        lambda spec, _: lazy("tidegate.maintenance.repair.repair")(spec),
+        lambda spec, _: lazy("tidegate.maintenance.repair.repair")(spec, store(spec)),
         kinds=("ingest",),
     ),
     "reconcile": Step("Rewrite Variables that differ from the ledger.", _reconcile, _ahead),
     "sweep": Step(
         "Delete staged files that are no longer needed.",
         lambda spec, given: lazy("tidegate.maintenance.sweep.sweep")(
-            spec, run=given.run, abandon_after=given.abandon_after
+            spec, store(spec), run=given.run, abandon_after=given.abandon_after
         ),
         _kept,
     ),
     "checkpoint": Step(
         "Write a checkpoint of the ledger, so that opening it reads few entries.",
-        lambda spec, _: lazy("tidegate.maintenance.checkpoint.checkpoint")(spec),
+        lambda spec, _: lazy("tidegate.maintenance.checkpoint.checkpoint")(spec, store(spec)),
     ),
 }

@@ -7,20 +7,21 @@ from typing import Any
 
 from tidegate.lake import multipart_uploads, sweeping
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import open_store
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest, Spec
 
 FORMAT = 1
 
 
-def sweep(spec: Spec, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER) -> dict[str, Any]:
+def sweep(
+    spec: Spec, store: Store, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER
+) -> dict[str, Any]:
     """Delete what the rules of `lake.sweeping` allow; return what was deleted and what was kept.
 
     `abandon_after` is in seconds; it must be longer than any application runs. On an object store,
     multipart uploads that have been open for that long are aborted, too. Attempts of an egress are
     not abandoned: only files of attempts that lost are deleted.
     """
-    store = open_store(spec.lake, spec.name)
     ledger = Ledger(store, spec.name)
     if isinstance(spec, Ingest):
         swept = sweeping.sweep(store, ledger, run=run, abandon_after=abandon_after)

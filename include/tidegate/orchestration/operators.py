@@ -142,13 +142,16 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
     def poke(self, context: Context) -> bool:  # noqa: ARG002
         """Return whether it is complete; AirflowFailException for wrong arguments."""
         from tidegate.ingest.complete_through import is_complete_through
+        from tidegate.lake.store import STORES
         from tidegate.orchestration import connections
 
         with tasks.airflow_errors():
             spec = files.load_ingest(self.pipeline)
             until = _time(self.until)
             try:
-                done = is_complete_through(spec, self.topic, until, lambda: connections.kafka(spec))
+                done = is_complete_through(
+                    spec, self.topic, until, STORES, lambda: connections.kafka(spec)
+                )
             except Transient as error:
                 logger.warning("%s: %s", type(error).__name__, error)
                 return False

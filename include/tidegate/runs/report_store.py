@@ -11,9 +11,7 @@ from tidegate.core import canonical, layout
 from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
 from tidegate.lake import json_documents
-from tidegate.lake.store import open_store
 from tidegate.lake.store_protocol import Store
-from tidegate.pipelines.spec import Spec
 from tidegate.runs.run import AnyRun
 
 FORMAT = 1
@@ -58,7 +56,6 @@ def keep(
         logger.exception("plan %s: its report was not written", plan.id)
 
 
-def read(spec: Spec, run_key: str, generation: int) -> Mapping[str, Any] | None:
+def read(store: Store, run_key: str, generation: int) -> Mapping[str, Any] | None:
     """Return a run's full report; None if there is none."""
-    store = open_store(spec.lake, spec.name)
     return json_documents.read(store, layout.report(run_key, generation), dict, number=FORMAT)

@@ -17,8 +17,7 @@ from tidegate.lake import plans
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
-from tidegate.lake.store import open_store
-from tidegate.lake.store_protocol import Store
+from tidegate.lake.store_protocol import Store, Stores
 from tidegate.launch import cluster_mode
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.pipelines.spec import Egress, Ingest, Spec
@@ -59,8 +58,9 @@ def replay_key(asked: Replay | FileReplay) -> str:
 class AnyRun:
     """One run of a pipeline. Its frozen plan is found by its key.
 
-    `window_date` is the date in the paths of the lake; `max_records` is per chunk. `spark` is given
-    to the steps that start Spark, or explain that.
+    `window_date` is the date in the paths of the lake; `max_records` is per chunk. `stores` opens
+    its lake, and those of other pipelines. `spark` is given to the steps that start Spark, or
+    explain that.
     """
 
     spec: Spec
@@ -71,6 +71,7 @@ class AnyRun:
     max_records: int | None = None
     mirror: Mirror = NO_MIRROR
     spark: SparkConnection = LOCAL
+    stores: Stores = field(kw_only=True)
 
     @property
     def key(self) -> str:
@@ -81,7 +82,7 @@ class AnyRun:
         return self.spec.spark.settings
 
     def store(self) -> Store:
-        return open_store(self.spec.lake, self.spec.name)
+        return self.stores.open(self.spec.lake, self.spec.name)
 
     def ledger(self, store: Store) -> Ledger:
         ledger = Ledger(store, self.spec.name)

@@ -18,6 +18,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi import Path as Path_
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from tidegate import flows
 from tidegate.core.coverage import coverage_bar
 from tidegate.core.partition import LeftOut
 from tidegate.core.wording import counted
@@ -25,6 +26,7 @@ from tidegate.egress.status import status as egress_status
 from tidegate.errors import ConfigurationError, TidegateError, Transient
 from tidegate.ingest.coverage import intervals
 from tidegate.ingest.status import read_state, status
+from tidegate.lake.store import STORES
 from tidegate.orchestration import connections
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
@@ -121,7 +123,7 @@ def report(
     """Return the report of a run, as a page."""
     try:
         spec = files.load_named(pipeline) if pipeline in pipelines else None
-        found = report_store.read(spec, run_key, generation) if spec else None
+        found = report_store.read(flows.store(spec), run_key, generation) if spec else None
     except TidegateError as error:
         raise HTTPException(503, f"{type(error).__name__}: {error}") from None
     if spec is None or found is None:
@@ -164,17 +166,19 @@ def _request(name: str) -> Future[dict[str, Any]]:
 def _status(spec: Spec) -> dict[str, Any]:
     """Return a status; a broker that did not answer for one pipeline is not asked by others."""
     if isinstance(spec, Egress):
-        return egress_status(spec, footers=False)
+        return egress_status(spec, STORES, footers=False)
     kafka = connections.kafka(spec)
     until, why = _down.get(spec.kafka, (0.0, ""))
-    state = read_state(spec, kafka, down=why if time.monotonic() < until else None)
+    down = why if time.monotonic() < until else None
+    store = flows.store(spec)
+    state = read_state(spec, store, kafka, down=down)
     if state.unreachable:
         _down[spec.kafka] = time.monotonic() + TIMEOUT, state.problem or ""
     bars = {  # of each partition: (kind, cells) from left to right
         topic: {str(p): coverage_bar(each, BAR) for p, each in partitions.items()}
         for topic, partitions in intervals(state).items()
     }
-    return status(spec, kafka, state) | {"bars": bars}
+    return status(spec, store, kafka, state) | {"bars": bars}
 
 
 def _result(name: str, answer: Future[dict[str, Any]]) -> dict[str, Any]:

@@ -39,7 +39,9 @@ def root(tmp_path):
     publish(store, replace(live(0, 10), lane="replay", replay=made))
     gap = Gap("t", "id-t", 0, 20, 30, "expired", "run")
     staged_attempts.ledger_of(store).append(gap, run="run")
-    checkpoint(parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}))
+    checkpoint(
+        parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}), store
+    )
     publish(store, live(30, 40))
     return tmp_path / "p"
 
@@ -254,7 +256,9 @@ def test_a_checkpoint_that_forgets_a_replacement(tmp_path):
     form = replacement.replaces_to_json([replacement.Replaced(n, OffsetRange("t", 0, 0, 10))])
     made = {"id": "again", "asked": {}, "replaces": [form]}
     publish(store, replace(live(0, 10), lane="replay", replay=made))
-    checkpoint(parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}))
+    checkpoint(
+        parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}), store
+    )
     assert names(tmp_path / "p") == set()
     (path,) = (tmp_path / "p/_tidegate/checkpoints").glob("*.json")
     form = json.loads(path.read_bytes())

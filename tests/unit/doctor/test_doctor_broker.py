@@ -27,7 +27,7 @@ from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerUnreachable, LakeUnsafe, NotAuthorised
 from tidegate.lake import plans
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import LocalStore, open_store
+from tidegate.lake.store import STORES, LocalStore, open_store
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import EgressRun
@@ -381,7 +381,7 @@ def test_an_egress_on_a_store_without_create_if_absent(egress, monkeypatch):
         states, _ = states_and_text(lake.check_lake(egress))
     assert ("lake", "failure") in states
     with pytest.raises(LakeUnsafe):
-        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1)).ledger(store)
+        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1), stores=STORES).ledger(store)
     store.delete(layout.UNSAFE_STORE)
 
 

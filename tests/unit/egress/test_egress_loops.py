@@ -16,7 +16,7 @@ from tidegate.errors import (
     ConfigurationError,
 )
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import open_store
+from tidegate.lake.store import STORES, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, parse
 
@@ -49,10 +49,10 @@ def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) ->
     fed = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(fed, Egress)
     if not loops:
-        refuse_loop(fed, "cluster")
+        refuse_loop(fed, "cluster", STORES)
         return
     with pytest.raises(ConfigurationError, match=r"t feeds the lake of '(back|pattern)'"):
-        refuse_loop(fed, "cluster")
+        refuse_loop(fed, "cluster", STORES)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_path_into_a_lake_of_unknown_pipelines(
     spec = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(spec, Egress)
     name = f"their/{layout.DATA}topic={topic}/{level}part-0.parquet"
-    refuse_loop(spec, "cluster")
+    refuse_loop(spec, "cluster", STORES)
     deep = {**source, "path": str(lake / f"their/data/topic={topic}")}
     deeper = parse({**world.spec.model_dump(), "source": deep})
     assert isinstance(deeper, Egress)
@@ -84,20 +84,23 @@ def test_a_path_into_a_lake_of_unknown_pipelines(
     assert isinstance(by_glob, Egress)
     if loops:
         with pytest.raises(ConfigurationError, match="t feeds the lake"):
-            notices_of_path(by_glob, [name.removeprefix("their/data/")], "cluster")
+            notices_of_path(by_glob, [name.removeprefix("their/data/")], "cluster", STORES)
     below = name.partition(f"topic={topic}/")[2]
     if loops:
         with pytest.raises(ConfigurationError, match="t feeds the lake"):
-            notices_of_path(deeper, [below], "cluster")
+            notices_of_path(deeper, [below], "cluster", STORES)
     else:
-        assert len(notices_of_path(deeper, [below], "cluster")) == 1
+        assert len(notices_of_path(deeper, [below], "cluster", STORES)) == 1
     if loops:
         with pytest.raises(ConfigurationError, match=r"t feeds the lake at .*their, which source"):
-            notices_of_path(spec, [name], "cluster")
+            notices_of_path(spec, [name], "cluster", STORES)
     else:
-        (notice,) = notices_of_path(spec, [name], "cluster")
+        (notice,) = notices_of_path(spec, [name], "cluster", STORES)
         assert "`source.lake: their` sends its rows by the ledger" in notice
-    assert notices_of_path(spec, ["other/data/topic=t/x.parquet", "x.parquet"], "cluster") == []
+    assert (
+        notices_of_path(spec, ["other/data/topic=t/x.parquet", "x.parquet"], "cluster", STORES)
+        == []
+    )
 
 
 def test_a_run_looks_for_the_lake_of_its_files(
@@ -106,7 +109,7 @@ def test_a_run_looks_for_the_lake_of_its_files(
     """Before it freezes a plan."""
     asked = []
     monkeypatch.setattr(
-        pipeline_cycles, "notices_of_path", lambda _, names, __: asked.append(names) or ["so"]
+        pipeline_cycles, "notices_of_path", lambda _, names, *__: asked.append(names) or ["so"]
     )
     world.put(a="1")
     world.plan()
@@ -139,7 +142,7 @@ def test_a_loop_of_two_hops_is_refused(world: World) -> None:
     with pytest.raises(
         ConfigurationError, match="u feeds the lake of 'in', which 'out' sends to t"
     ):
-        refuse_loop(other, "cluster")
+        refuse_loop(other, "cluster", STORES)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +158,7 @@ def test_hops_that_lead_elsewhere_are_no_loop(world: World, middle: Any) -> None
     connection that is not known to lead to the same cluster.
     """
     make_hops(world, **middle)
-    refuse_loop(world.spec, "cluster")
+    refuse_loop(world.spec, "cluster", STORES)
 
 
 @pytest.mark.parametrize(("cluster", "loops"), [("cluster", True), ("another", False)])
@@ -170,9 +173,9 @@ def test_a_hop_is_on_the_cluster_that_its_ledger_tells(
         assert isinstance(Ledger(store, name).append(entry, run="r"), Appended)
     if loops:
         with pytest.raises(ConfigurationError, match="without end"):
-            refuse_loop(world.spec, "cluster")
+            refuse_loop(world.spec, "cluster", STORES)
     else:
-        refuse_loop(world.spec, "cluster")
+        refuse_loop(world.spec, "cluster", STORES)
 
 
 def make_unreadable(world: World, lake: str, pipeline: str, how: str) -> None:
@@ -210,7 +213,7 @@ def test_a_loop_is_found_where_a_ledger_cannot_be_read(world: World, how: str, w
     (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
     make_unreadable(world, f"of_{whose}", whose, how)
     with pytest.raises(ConfigurationError, match="without end"):
-        refuse_loop(world.spec, "cluster")
+        refuse_loop(world.spec, "cluster", STORES)
 
 
 def test_a_bad_pattern_of_another_pipeline_is_ignored(world: World) -> None:
@@ -230,4 +233,4 @@ def test_the_projects_pipelines_are_no_loop() -> None:
         for name in files.names():
             spec = files.load_named(name)
             if isinstance(spec, Egress):
-                refuse_loop(spec, "cluster")
+                refuse_loop(spec, "cluster", STORES)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.egress_world import World, dies_while_sending
+from tidegate import flows
 from tidegate.core import canonical, layout
 from tidegate.egress.publish import publish
 from tidegate.egress.release import release
@@ -14,17 +15,19 @@ from tidegate.egress.status import status
 from tidegate.egress.verify import verify
 from tidegate.errors import OtherFormat, SendFailed
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import open_store
+from tidegate.lake.store import STORES, open_store
 from tidegate.maintenance.sweep import sweep
 
 READERS: dict[str, Callable[[World], object]] = {
     "plan": lambda world: world.plan("open"),
     "send": lambda world: world.send("open"),
     "publish": lambda world: publish(world.open("open")),
-    "release": lambda world: release(world.spec, None, "resend", "a test", run="me"),
-    "status": lambda world: status(world.spec),
-    "verify": lambda world: verify(world.spec, None, lambda _: None),
-    "sweep": lambda world: sweep(world.spec, run="sweep"),
+    "release": lambda world: release(
+        world.spec, flows.store(world.spec), None, "resend", "a test", run="me"
+    ),
+    "status": lambda world: status(world.spec, STORES),
+    "verify": lambda world: verify(world.spec, flows.store(world.spec), None, lambda _: None),
+    "sweep": lambda world: sweep(world.spec, flows.store(world.spec), run="sweep"),
 }
 RUN = ("plan", "send", "publish")
 

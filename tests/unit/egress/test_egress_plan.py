@@ -22,6 +22,7 @@ from support.egress_world import (
     sends_window,
     target_of,
 )
+from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core.fold import RESEND
@@ -204,7 +205,7 @@ def test_every_earlier_root_counts(world: World) -> None:
     world.settings["source"]["path"] = str(world.home / "in/sub")
     with pytest.raises(ConfigurationError, match="what was sent would be sent again"):
         world.plan("three")
-    assert checkpoint(world.spec)["bytes"]
+    assert checkpoint(world.spec, flows.store(world.spec))["bytes"]
     with pytest.raises(ConfigurationError, match="what was sent would be sent again"):
         world.plan("three")
     world.settings["source"]["path"] = str(world.home / "in")

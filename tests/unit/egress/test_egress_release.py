@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.egress_world import Application, World, dies_while_sending, sends_all, target_of
+from tidegate import flows
 from tidegate.egress.publish import publish
 from tidegate.egress.release import release
 from tidegate.errors import (
@@ -28,7 +29,9 @@ def test_released_to_be_sent_again(world: World) -> None:
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
     world.target = target_of(ends={0: 9})
-    assert release(world.spec, None, "resend", "looked", run="me")["files"] == ["a"]
+    assert release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")[
+        "files"
+    ] == ["a"]
     assert world.fold.claims == {}
     assert world.send_and_publish("A")["receipts"][0]["before"] == 9
 
@@ -46,10 +49,12 @@ def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
         with pytest.raises(
             SenderAlive, match=rf"process {os.getpid()} .* is alive: .* end it first"
         ):
-            release(world.spec, None, how, "looked", run="me")
+            release(world.spec, flows.store(world.spec), None, how, "looked", run="me")
     assert world.fold.claims.keys() == {claim.plan_id}
     world.alive.clear()
-    assert release(world.spec, None, "resend", "looked", run="me")["files"] == ["a"]
+    assert release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")[
+        "files"
+    ] == ["a"]
 
 
 def test_released_as_sent(world: World) -> None:
@@ -59,13 +64,13 @@ def test_released_as_sent(world: World) -> None:
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
     (plan_id,) = world.fold.claims
-    release(world.spec, plan_id, "declare sent", "looked", run="me")
+    release(world.spec, flows.store(world.spec), plan_id, "declare sent", "looked", run="me")
     assert world.send_and_publish("A")["files"] == ["b"]
     assert world.fold.sent.keys() == {"a", "b"}
     with pytest.raises(NotClaimed, match="has no open claim"):
-        release(world.spec, None, "resend", "again", run="me")
+        release(world.spec, flows.store(world.spec), None, "resend", "again", run="me")
     with pytest.raises(NotClaimed, match=f"of plan {plan_id}"):
-        release(world.spec, plan_id, "resend", "again", run="me")
+        release(world.spec, flows.store(world.spec), plan_id, "resend", "again", run="me")
 
 
 def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
@@ -74,7 +79,7 @@ def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
     world.send("A")
     sealed = deliveries.sealed(world.run().store(), world.plan("A").plan, world.fold)
     assert sealed is not None
-    release(world.spec, None, "resend", "looked", run="me")
+    release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")
     ledger = world.run().ledger(world.run().store())
     plan = plans.latest(world.run("A").store(), world.run("A").key).plan
     outcome = deliveries.commit(ledger, plan, sealed, run="A")
@@ -116,15 +121,15 @@ def test_quarantine_of_dead_attempts_is_swept(world: World) -> None:
 
     with pytest.raises(SendFailed):
         world.send("A", lambda job, directory: keeps(job, dies_while_sending, directory))
-    assert swept(world.spec, run="s")["swept"] == []
+    assert swept(world.spec, flows.store(world.spec), run="s")["swept"] == []
     world.send("A", lambda job, directory: keeps(job, sends_all, directory))
     commit = publish(world.open("A")).report["commit"]
-    assert swept(world.spec, run="s")["swept"] == []
+    assert swept(world.spec, flows.store(world.spec), run="s")["swept"] == []
     loser, winner = (job.client_id for job in world.ran)
     assert kept() == {loser, winner}
     for path in (world.home / "lake/out/_tidegate").rglob("*"):
         os.utime(path, (1, 1))
-    (gone,) = swept(world.spec, run="s")["swept"]
+    (gone,) = swept(world.spec, flows.store(world.spec), run="s")["swept"]
     assert (gone["attempt"], gone["why"], gone["files"]) == (loser[-16:], "lost", 2)
     assert kept() == {winner}
     assert world.fold.live[commit].attempt == winner[-16:]

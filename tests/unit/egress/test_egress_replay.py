@@ -18,6 +18,7 @@ from support.egress_world import (
     sends_window,
     target_of,
 )
+from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, Survey, TopicIdentity
 from tidegate.broker.target import TargetSurvey
@@ -37,6 +38,7 @@ from tidegate.errors import (
     WindowRefused,
 )
 from tidegate.lake import timestamps
+from tidegate.lake.store import STORES
 
 
 @pytest.mark.usefixtures("lake")
@@ -275,7 +277,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, **replay_of())
     (claim,) = world.fold.claims.values()
-    assert [each["replay"] for each in status(world.spec)["open_claims"]] == ["x"]
+    assert [each["replay"] for each in status(world.spec, STORES)["open_claims"]] == ["x"]
     for alive in ({claim.attempt}, set()):
         world.alive = alive
         assert explain(world.open())["finishes_first"] is None
@@ -285,7 +287,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     with pytest.raises(SendFailed):
         world.send("live", dies_while_sending)
     live = next(c for c in world.fold.claims.values() if c.lane == "live")
-    assert [each["replay"] for each in status(world.spec)["open_claims"]] == ["x", None]
+    assert [each["replay"] for each in status(world.spec, STORES)["open_claims"]] == ["x", None]
     world.alive = {live.attempt}
     assert (
         world.send_and_publish("two", application=sends_window, **replay_of())["plan_id"]
@@ -323,7 +325,7 @@ def test_a_replay_is_released_by_hand(world: World, how: Any, runs: int) -> None
     """
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, **replay_of())
-    release(world.spec, None, how, "looked", run="me")
+    release(world.spec, flows.store(world.spec), None, how, "looked", run="me")
     world.target = target_of(ends={0: 9})
     report = world.send_and_publish("two", application=sends_window, **replay_of())
     assert len(world.ran) == runs
@@ -370,7 +372,7 @@ def test_a_replay_that_may_have_sent_something_keeps_its_plan(world: World) -> N
         world.send("one", dies_while_sending, **replay_of(where="true"))
     with pytest.raises(ReplayRefused):
         world.plan("two", **replay_of())
-    release(world.spec, None, "resend", "looked", run="me")
+    release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")
     with pytest.raises(ReplayRefused):
         world.plan("two", **replay_of())
     with pytest.raises(RowsRefused):

@@ -16,6 +16,7 @@ from support.egress_world import (
     dies_while_sending,
     is_killed,
 )
+from tidegate import flows
 from tidegate.core import canonical
 from tidegate.core.requests import FileReplay
 from tidegate.egress import send as sending
@@ -80,9 +81,9 @@ def test_a_mark_that_a_killed_process_has_left_is_swept(world: World) -> None:
     mark = Path(str(world.ran[-1].mark), SENDING)
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()
-    assert swept(world.spec, run="s")["swept"] == []
+    assert swept(world.spec, flows.store(world.spec), run="s")["swept"] == []
     os.utime(mark, (1, 1))
-    (gone,) = swept(world.spec, run="s")["swept"]
+    (gone,) = swept(world.spec, flows.store(world.spec), run="s")["swept"]
     assert (gone["why"], mark.exists()) == ("placed", False)
 
 
@@ -104,7 +105,7 @@ def test_the_mark_of_an_attempt_that_was_superseded_stays(world: World) -> None:
         world.send("two", dies_before_sending)
     mark = Path(str(world.ran[0].mark), SENDING)
     os.utime(mark, (1, 1))
-    assert swept(world.spec, run="s")["swept"] == []
+    assert swept(world.spec, flows.store(world.spec), run="s")["swept"] == []
     with pytest.raises(SendFailed):
         world.send("three", dies_before_sending)
     assert world.fold.claims

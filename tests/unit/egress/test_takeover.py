@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.egress_world import World, dies_while_sending, sends_all
+from tidegate import flows
 from tidegate.core.entries import Claim
 from tidegate.egress import takeover
 from tidegate.egress.release import release
@@ -324,9 +325,9 @@ def test_a_release_is_refused_while_yarn_shows_the_application(
         send(world, dies_while_sending, jobs)
     monkeypatch.setattr(application_state, "running", lambda *_: ["application_17_0001"])
     with pytest.raises(SenderAlive, match="YARN shows application_17_0001 as not ended"):
-        release(world.spec, None, "resend", "x", run="r")
+        release(world.spec, flows.store(world.spec), None, "resend", "x", run="r")
     monkeypatch.setattr(application_state, "running", lambda *_: [])
-    release(world.spec, None, "resend", "x", run="r")
+    release(world.spec, flows.store(world.spec), None, "resend", "x", run="r")
     assert world.fold.claims == {}
 
 
@@ -354,6 +355,6 @@ def test_a_release_withdraws_the_job(
     place = LocalStore(world.home / "lake/out")
     job = Attempt(open_claim.plan_id, 0, open_claim.attempt).directory + JOB
     assert place.get(job) == left
-    release(world.spec, None, "resend", "x", run="r")
+    release(world.spec, flows.store(world.spec), None, "resend", "x", run="r")
     assert place.get(job) == b""
     assert "YARN cannot be asked whether the application with the tag" in caplog.text

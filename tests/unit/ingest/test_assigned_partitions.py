@@ -10,6 +10,7 @@ import pytest
 from support import ingest_world
 from support.ingest_steps import explain, plan
 from support.ingest_world import ranges
+from tidegate import flows
 from tidegate.broker.cluster import Survey
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cursor import Watermarks
@@ -114,8 +115,9 @@ def test_what_explain_status_and_report_show(world):
     explained = explain(world.run("three"))
     assert list(explained["topics"]["t"]["partitions"]) == ["0", "1"]
     spec = world.run("any").spec
-    state = status.read_state(spec, None)
-    shown = status.status(spec, None, state)
+    store = flows.store(spec)
+    state = status.read_state(spec, store, None)
+    shown = status.status(spec, store, None, state)
     lag = {p: each["lag"] for p, each in shown["topics"]["t"]["partitions"].items()}
     assert lag == {"0": 0, "1": 150}
     assert [(each["partition"], each["reason"]) for each in shown["problems"]] == [
@@ -133,7 +135,7 @@ def test_a_topic_that_does_not_exist(world, monkeypatch):
         given = {"topics": ["t"], "assign": None} if key == "topics" else {}
         world.settings |= given
         spec = world.run("any").spec
-        (problem,) = status.status(spec, None, status.read_state(spec, None))["problems"]
+        (problem,) = status.status(spec, flows.store(spec), None)["problems"]
         assert problem["fix"].endswith(f"grant DESCRIBE on it, or correct `{key}`")
 
 

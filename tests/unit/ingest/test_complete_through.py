@@ -19,6 +19,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.ingest import backfill, drafting, plan, report
 from tidegate.ingest.complete_through import is_complete_through
 from tidegate.lake import committing, plans
+from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
 
@@ -55,7 +56,7 @@ def kafka(monkeypatch):
 
 def run_of(tmp_path, **settings):
     form = {"name": "p", "kind": "ingest", "topics": ["t", "u"], "lake": str(tmp_path), **settings}
-    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1))
+    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), stores=STORES)
 
 
 def told(run):
@@ -234,7 +235,7 @@ def test_a_plan_of_fewer_partitions(tmp_path, kafka, planned_for, reads_now, sai
 def test_the_note_of_a_plan_has_what_was_assigned(tmp_path, kafka):
     for settings, expected in (({"topics": ["t"]}, None), ({"assign": {"t": [0]}}, {"t": [0]})):
         form = {"name": "p", "kind": "ingest", "lake": str(tmp_path / str(expected)), **settings}
-        run = Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1))
+        run = Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), stores=STORES)
         assert plans.note(run.store(), ingest_steps.plan(run).plan.id)["assigned"] == expected
 
 
@@ -247,7 +248,7 @@ def test_a_plan_of_another_isolation(tmp_path, kafka):
 
 
 def ask(run, until, topic="t", kafka=lambda: KAFKA):
-    return is_complete_through(run.spec, topic, until, kafka)
+    return is_complete_through(run.spec, topic, until, STORES, kafka)
 
 
 def no_broker():
@@ -322,4 +323,4 @@ def test_what_is_wrong_with_a_question(tmp_path, kafka):
         ask(run, datetime.now(UTC), "v")
     form = {"name": "p", "kind": "ingest", "pattern": "a.*", "lake": str(tmp_path)}
     with pytest.raises(ConfigurationError, match=r"does not read topic 't': it reads .*a\.\*"):
-        is_complete_through(parse(form), "t", datetime.now(UTC), no_broker)
+        is_complete_through(parse(form), "t", datetime.now(UTC), STORES, no_broker)

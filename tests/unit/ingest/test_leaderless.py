@@ -12,6 +12,7 @@ from kafka import TopicPartition
 from support import ingest_world
 from support.ingest_steps import plan
 from support.ingest_world import ranges
+from tidegate import flows
 from tidegate.broker import epochs
 from tidegate.broker.cluster import topic_id
 from tidegate.core.cursor import Watermarks
@@ -153,7 +154,7 @@ def test_a_damaged_manifest_of_a_commit_stops_no_run(world, caplog, damage):
     assert (excluded["partition"], excluded["reason"]) == (1, "truncated")
     assert world.ledger.fold.cursors("t") == {0: 200, 1: 100}
     assert str(manifest) in caplog.text
-    found = verify(world.run("any").spec, None, lambda _: None)
+    found = verify(world.run("any").spec, flows.store(world.run("any").spec), None, lambda _: None)
     assert str(manifest) in found["first"][0]["what"]
 
 

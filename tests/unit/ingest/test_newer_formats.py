@@ -9,6 +9,7 @@ import pytest
 from support import ingest_world, staged_attempts
 from support.ingest_steps import plan, publish, stage
 from support.ingest_world import World
+from tidegate import flows
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Watermarks
@@ -57,7 +58,9 @@ def state(world: World) -> dict[Path, bytes]:
 
 def show_status(world: World) -> None:
     run = world.run("any")
-    status(run.spec, run.kafka, read_state(run.spec, run.kafka, down="the broker does not answer"))
+    store = flows.store(run.spec)
+    state = read_state(run.spec, store, run.kafka, down="the broker does not answer")
+    status(run.spec, store, run.kafka, state)
 
 
 READERS: dict[str, Callable[[World], object]] = {
@@ -66,11 +69,17 @@ READERS: dict[str, Callable[[World], object]] = {
     "stage": lambda world: stage(world.run("open"), world.submit()),
     "publish": lambda world: publish(world.run("open")),
     "status": show_status,
-    "files": lambda world: files(world.run("any").spec),
-    "verify": lambda world: verify(world.run("any").spec, None, lambda _: None),
-    "repair": lambda world: repair(world.run("any").spec),
-    "sweep": lambda world: sweep(world.run("any").spec, run="sweep"),
-    "checkpoint": lambda world: checkpoint(world.run("any").spec),
+    "files": lambda world: files(world.run("any").spec, flows.store(world.run("any").spec)),
+    "verify": lambda world: verify(
+        world.run("any").spec, flows.store(world.run("any").spec), None, lambda _: None
+    ),
+    "repair": lambda world: repair(world.run("any").spec, flows.store(world.run("any").spec)),
+    "sweep": lambda world: sweep(
+        world.run("any").spec, flows.store(world.run("any").spec), run="sweep"
+    ),
+    "checkpoint": lambda world: checkpoint(
+        world.run("any").spec, flows.store(world.run("any").spec)
+    ),
 }
 RUN = ("plan", "stage", "publish")
 PLANNERS = ("plan", "plan of the next run", "stage")
@@ -105,7 +114,7 @@ def refused(world: World, reader: str, file: Path, what: str) -> None:
 )
 def test_a_document_of_a_later_format(world: World, document: str, reader: str) -> None:
     if document == layout.checkpoint(4):
-        checkpoint(world.run("any").spec)
+        checkpoint(world.run("any").spec, flows.store(world.run("any").spec))
     commit = world.ledger.commit(4)
     if "{commit}" in document:  # the entry has the digest of its manifest
         file = path_of(world, commit.manifest.path)

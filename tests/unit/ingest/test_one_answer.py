@@ -8,6 +8,7 @@ import pytest
 
 from support import ingest_world
 from support.ingest_steps import explain
+from tidegate import flows
 from tidegate.cli import render_ingest
 from tidegate.core.cursor import Watermarks
 from tidegate.core.partition import FIXES, LeftOut, Reason
@@ -90,7 +91,7 @@ def test_one_reason_and_one_fix(world, damage, says, capsys):
     """In the same words, wherever somebody looks."""
     damage(world)
     spec = world.run("any").spec
-    state = status.status(spec, world.run("any").kafka)
+    state = status.status(spec, flows.store(spec), world.run("any").kafka)
     problems = [LeftOut.from_json(each) for each in state["problems"]]
     fixes = {each["fix"] for each in state["problems"]}
     (fix,) = fixes
@@ -124,7 +125,8 @@ def test_a_hanging_transaction(world, monkeypatch):
         for module in (status, pipeline):
             since = {("t", 0): int(now - age)}
             monkeypatch.setattr(module, "open_since", lambda *_, since=since: since)
-        state = status.status(world.run("any").spec, world.run("any").kafka)
+        run = world.run("any")
+        state = status.status(run.spec, run.store(), run.kafka)
         assert [str(LeftOut.from_json(each)) for each in state["problems"]] == expected
         lines = list(pipeline.check_topics(world.run("any").spec, world.run("any").kafka))
         fixes = [line.fix for line in lines if line.check == "transactions" and line.fix]
@@ -135,7 +137,8 @@ def test_a_gap_that_the_next_run_records_is_said_to_be_one(world):
     """By the policy `on_expired: skip`: nobody has to do anything."""
     expired(world)
     world.settings["on_expired"] = "skip"
-    (problem,) = status.status(world.run("any").spec, world.run("any").kafka)["problems"]
+    run = world.run("any")
+    (problem,) = status.status(run.spec, run.store(), run.kafka)["problems"]
     assert problem["fix"] == "the next run records the gap and goes on"
 
 

@@ -12,6 +12,7 @@ from tidegate.core.entries import Origin
 from tidegate.core.fold import Fold
 from tidegate.errors import ConfigurationError
 from tidegate.ingest import start
+from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 
@@ -57,7 +58,7 @@ def form(at, **keys):
 
 def begun(at, *, fold=None, seen=SEEN, said=None, **keys):
     said = [] if said is None else said
-    run = Run(parse(form(at, **keys)), KAFKA, "dag", "r", date(2026, 3, 14))
+    run = Run(parse(form(at, **keys)), KAFKA, "dag", "r", date(2026, 3, 14), stores=STORES)
     if run.spec.pattern:
         run = replace(run, spec=run.spec.model_copy(update={"topics": tuple(MARKS)}))
     return start.start_offsets(run, fold or Fold(), seen.only(run.spec.assign), said)

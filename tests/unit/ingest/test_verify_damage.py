@@ -8,6 +8,7 @@ import pytest
 
 from support import ingest_world
 from support.ingest_world import World
+from tidegate import flows
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Replay
@@ -54,7 +55,7 @@ def world(tmp_path, monkeypatch):
 
 def found(world):
     run = world.run("any")
-    return verify(run.spec, run.kafka, lambda _: None)
+    return verify(run.spec, flows.store(run.spec), run.kafka, lambda _: None)
 
 
 def data_files(world) -> list[Path]:
@@ -142,7 +143,7 @@ def test_a_replay_that_commits_meanwhile_is_no_difference(world):
             replay()
 
     run = world.run("any")
-    verified = verify(run.spec, run.kafka, say)
+    verified = verify(run.spec, flows.store(run.spec), run.kafka, say)
     assert not pending
     assert verified["first"] == []
     assert verified["commits"] == 1

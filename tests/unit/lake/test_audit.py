@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from support import ingest_world, staged_attempts
+from tidegate import flows
 from tidegate.broker.cluster import Survey
 from tidegate.broker.consumer import Record
 from tidegate.core import canonical, layout, replacement
@@ -57,7 +58,7 @@ def publish(store, plan):
 
 
 def findings(spec):
-    found = verify(spec, None, lambda _: None)
+    found = verify(spec, flows.store(spec), None, lambda _: None)
     assert len(found["first"]) == min(found["differences"], 20)
     return found["first"]
 
@@ -73,12 +74,12 @@ def rewrite(store, path, change):
 def test_a_healthy_lake(spec, store):
     """Also with a checkpoint, a gap at its end, and swept."""
     assert findings(spec) == []
-    checkpoint(spec)
+    checkpoint(spec, flows.store(spec))
     ledger = staged_attempts.ledger_of(store)
     ledger.skip(Gap("t", "id-t", 0, 40, 50, "poison", "ann"), run="cli")
     assert findings(spec) == []
     publish(store, live(30, 40))
-    checkpoint(spec)
+    checkpoint(spec, flows.store(spec))
     assert findings(spec) == []
 
 
@@ -162,7 +163,7 @@ FOLDS = {
 @pytest.mark.parametrize("edit", FOLDS)
 def test_a_checkpoint_with_a_wrong_fold_and_a_right_digest(spec, store, edit):
     """Whoever opens the ledger believes it: it is held against the sum of the entries."""
-    checkpoint(spec)
+    checkpoint(spec, flows.store(spec))
 
     def change(form):
         FOLDS[edit](form["fold"])
@@ -176,7 +177,7 @@ def test_a_checkpoint_with_a_wrong_fold_and_a_right_digest(spec, store, edit):
 
 def test_a_checkpoint_whose_commits_are_others(spec, store):
     """Their digest in the head is right, and they are not those of the ledger."""
-    checkpoint(spec)
+    checkpoint(spec, flows.store(spec))
     lines = Path(store.native(layout.checkpoint_commits(6)))
     lines.write_bytes(lines.read_bytes().replace(b"[20,30,10,0]", b"[20,30,11,0]"))
     rewrite(
@@ -190,7 +191,7 @@ def test_a_checkpoint_whose_commits_are_others(spec, store):
 def test_a_checkpoint_that_forgets_what_is_not_in_place(spec, store):
     """The next plans would never place it: it looks as if all were."""
     store.delete(layout.placed(6))
-    checkpoint(spec)
+    checkpoint(spec, flows.store(spec))
     assert findings(spec) == []
 
     def forget(form):
@@ -204,7 +205,7 @@ def test_a_checkpoint_that_forgets_what_is_not_in_place(spec, store):
 
 def test_a_checkpoint_of_a_longer_ledger(spec, store):
     """The ledger was rolled back."""
-    checkpoint(spec)
+    checkpoint(spec, flows.store(spec))
     store.delete(layout.entry(6), layout.placed(6))
     assert {"checkpoint": 6} in [
         {k: v for k, v in each.items() if k == "checkpoint"} for each in findings(spec)
@@ -214,7 +215,7 @@ def test_a_checkpoint_of_a_longer_ledger(spec, store):
 @pytest.mark.parametrize("text", [b"{}", b"[]", b"no JSON", b""])
 def test_a_checkpoint_that_cannot_be_read(spec, store, text):
     """Opening the ledger skips it; the audit reports it."""
-    checkpoint(spec)
+    checkpoint(spec, flows.store(spec))
     Path(store.native(layout.checkpoint(6))).write_bytes(text)
     assert [each["checkpoint"] for each in findings(spec)] == [6]
 
@@ -233,7 +234,7 @@ def world(tmp_path, monkeypatch):
 
 def against_kafka(world, said):
     run = world.run("any")
-    return verify(run.spec, run.kafka, said.append)
+    return verify(run.spec, flows.store(run.spec), run.kafka, said.append)
 
 
 def test_rows_without_a_leader_have_not_expired(world):
@@ -275,7 +276,10 @@ def test_a_topic_that_was_taken_out_has_nothing_to_compare_with(world, monkeypat
     monkeypatch.setattr(module, "survey", lambda *_: Survey("cluster", {}, {}))
     run = world.run("any")
     spec = run.spec.model_copy(update={"topics": ("another",)})
-    assert verify(spec, run.kafka, print)["against_kafka"] == {"rows": 0, "expired": 15}
+    assert verify(spec, flows.store(spec), run.kafka, print)["against_kafka"] == {
+        "rows": 0,
+        "expired": 15,
+    }
 
 
 def test_files_with_offsets_between_one_anothers_are_compared_in_order(store):

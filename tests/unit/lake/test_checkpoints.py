@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 from support import staged_attempts
+from tidegate import flows
 from tidegate.core import canonical, checkpoint, layout
 from tidegate.core.entries import (
     Abandon,
@@ -379,10 +380,10 @@ def test_written_only_when_there_is_something_new(tmp_path):
     spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
     store = LocalStore(tmp_path / "p")
     grown(store, 9)
-    first = write_checkpoint(spec)
+    first = write_checkpoint(spec, flows.store(spec))
     size = sum(each.size for each in store.objects(layout.CHECKPOINTS))
     assert (first["entry"], first["read"], first["bytes"]) == (10, 10, size)
-    again = write_checkpoint(spec)
+    again = write_checkpoint(spec, flows.store(spec))
     assert (again["read"], again["bytes"]) == (0, 0)
     assert names(store) == ["10.commits", "10.json"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from support import ingest_world, staged_attempts, store_requests
 from support.staged_attempts import ledger_of, plan_of
-from tidegate import faults
+from tidegate import faults, flows
 from tidegate.core import layout, replacement
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
@@ -214,7 +214,7 @@ def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, 
         publish(store, last)
     if checkpointed:
         spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
-        assert checkpoint(spec)["entry"] == ledger_of(store).fold.n
+        assert checkpoint(spec, flows.store(spec))["entry"] == ledger_of(store).fold.n
     Path(store.native(late)).write_bytes(data)
     assert placing.roll_forward(store, ledger_of(store)) == []
     assert holders(store) == holders(store, by_glob=True) == all_of(last)
@@ -297,7 +297,7 @@ def test_a_replaced_file_that_cannot_be_deleted_stops_no_plan(tmp_path, monkeypa
     assert len(ingest(world.run("three"), world.submit()).commits) == 1
     assert store.size(other.final) is None
     with pytest.raises(LakeDamaged, match=r"manifests/.*was changed"):
-        repair(world.run("any").spec)
+        repair(world.run("any").spec, flows.store(world.run("any").spec))
 
 
 def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
@@ -357,11 +357,11 @@ def test_replaced_files_are_kept_for_a_while(store, tmp_path):
         age(store, layout.entry(4), seconds)
         age(store, layout.placed(4), seconds)
         assert placing.roll_forward(store, ledger_of(store)) == []
-        assert repair(spec)["quarantined"] == []
-        assert verify(spec, None, lambda _: None)["first"] == []
+        assert repair(spec, flows.store(spec))["quarantined"] == []
+        assert verify(spec, flows.store(spec), None, lambda _: None)["first"] == []
         assert lake.Checker(lake.Stored(str(store.root))).run() == []
         assert (holders(store), globbed()) == (expected, 4)
-    checkpoint(spec)
+    checkpoint(spec, flows.store(spec))
     age(store, layout.entry(4), 1 * DAY + 60)
     placing.roll_forward(store, ledger_of(store))
     assert holders(store, by_glob=True) == expected

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support import staged_attempts
-from tidegate import faults
+from tidegate import faults, flows
 from tidegate.core import layout, replacement
 from tidegate.core.entries import Abandon
 from tidegate.core.judge import Adopt, Lost, Refused
@@ -424,7 +424,7 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
         elif what == "place":
             placing.roll_forward(store, staged_attempts.ledger_of(store))
         elif what == "repair":
-            assert repair(spec)["quarantined"] == []
+            assert repair(spec, flows.store(spec))["quarantined"] == []
         elif what == "sweep":
             open_before = living_seals(store, made)
             swept(store, grace=0, abandon_after=0)

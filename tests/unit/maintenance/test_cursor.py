@@ -23,7 +23,7 @@ from tidegate.errors import (
     UnknownTopic,
 )
 from tidegate.lake import committing
-from tidegate.lake.store import LocalStore
+from tidegate.lake.store import STORES, LocalStore
 from tidegate.maintenance import cursor, reconcile
 from tidegate.pipelines.spec import parse
 from tidegate.runs import topics as subscription
@@ -320,7 +320,9 @@ def test_a_pattern_on_a_lake_that_is_not_mounted(tmp_path, monkeypatch):
     monkeypatch.setattr(subscription, "Cluster", Cluster)
     form = {"name": "p", "kind": "ingest", "pattern": ".*", "lake": str(tmp_path / "not mounted")}
     variables = Shown({VARIABLE: '{"t":{"0":10,"1":0}}'})
-    run = Run(parse(form), KAFKA, "tidegate__p", "r", date(2026, 1, 1), mirror=variables)
+    run = Run(
+        parse(form), KAFKA, "tidegate__p", "r", date(2026, 1, 1), mirror=variables, stores=STORES
+    )
     with pytest.raises(CursorAhead, match=r"tidegate__p__t .*partition 0: 10, ledger None"):
         plan(run)
     assert variables == {VARIABLE: '{"t":{"0":10,"1":0}}'}

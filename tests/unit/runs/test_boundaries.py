@@ -21,7 +21,7 @@ from tidegate.ingest import drafting, sealing
 from tidegate.lake import plans
 from tidegate.lake.boundaries import neighbours
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import LocalStore
+from tidegate.lake.store import STORES, LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs import boundaries
 from tidegate.runs.run import LIVE, Run
@@ -89,7 +89,9 @@ def fill(home, start, end):
 
 def run_of(home, asked, run_id="r"):
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(home), "start": "latest"}
-    return Run(parse(form), KAFKA, "tidegate__p", run_id, date(2024, 5, 1), asked=asked)
+    return Run(
+        parse(form), KAFKA, "tidegate__p", run_id, date(2024, 5, 1), asked=asked, stores=STORES
+    )
 
 
 def backfill(start, end):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import date
 
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.lake.store import STORES
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.client_options import effective, explained
@@ -14,7 +15,7 @@ def test_the_deploy_mode_is_shown_where_the_driver_is_elsewhere() -> None:
     spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"})
     assert isinstance(spec, Ingest)
     kafka = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
-    run = Run(spec, kafka, "dag", "r", date(2024, 5, 1))
+    run = Run(spec, kafka, "dag", "r", date(2024, 5, 1), stores=STORES)
     usual = effective(spec, kafka, {})
     assert explained(run) == usual
     elsewhere = replace(run, spark=SparkConnection("s", "yarn", deploy_mode="cluster"))
