@@ -4,6 +4,7 @@ that the nets play with.
 
 import io
 import secrets
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +13,10 @@ import pytest
 from obstore.store import MemoryStore
 
 from nets.objects import Handle, Objects
-from tidegate.errors import LakeDamaged, LakeUnavailable, TidegateError
-from tidegate.lake.store import LocalStore, ObjectStore, open_store
-from tidegate.lake.store_protocol import Listed, Store
+from tidegate.core.source_root import Root
+from tidegate.errors import LakeDamaged, LakeUnavailable, SourceUnavailable, TidegateError
+from tidegate.lake.store import STORES, LocalStore, ObjectStore, open_store
+from tidegate.lake.store_protocol import Listed, Source, Store
 
 
 @pytest.fixture(params=["directory", "memory", "s3", "nets"])
@@ -28,6 +30,40 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     for name, value in request.getfixturevalue("s3").environment.items():
         monkeypatch.setenv(name, value)
     return open_store(f"s3://lakes/{secrets.token_hex(8)}", "p")
+
+
+@pytest.fixture(params=["directory", "s3"])
+def source(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Source:
+    """The files `in/a/1.csv`, `in/a/_hidden.csv` and `in/b`, of which the path names `*.csv`."""
+    if request.param == "directory":
+        above = str(tmp_path)
+    else:
+        for name, value in request.getfixturevalue("s3").environment.items():
+            monkeypatch.setenv(name, value)
+        above = f"s3://lakes/{secrets.token_hex(8)}"
+    files = STORES.open(above, "in")
+    for name in ("a/1.csv", "a/_hidden.csv", "b"):
+        files.create(name, b"id\n1\n")
+    return STORES.source(Root.of(f"{above}/in/**/*.csv"))
+
+
+def test_the_files_of_a_source(source):
+    """Those that match, without hidden ones, with their sizes and what changes with them."""
+    ((file, modified),) = source.files()
+    assert (file.name, file.size, bool(file.etag)) == ("a/1.csv", 5, True)
+    assert abs(modified - time.time()) < 300
+    assert source.has_content_etags is source.root.url.startswith("s3://")
+    with source.open("a/1.csv") as content:
+        content.seek(3)
+        assert content.read() == b"1\n"
+
+
+def test_a_file_of_a_source_that_is_gone(source):
+    """A retry lists the source again."""
+    with pytest.raises(SourceUnavailable, match=r"gone\.csv cannot be read now"):
+        source.open("gone.csv").read(1)
 
 
 def test_an_object_is_created_once(store):

@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "files are compared after the claim",
         "_refuse_changed_since",
-        "    try:\n        _refuse_changed_files(plan)\n",
+        "    try:\n        _refuse_changed_files(plan, opened.run.stores)\n",
         "    try:\n",
         "tests/unit/egress/test_changes_while_open.py::test_a_file_that_was_replaced",
     ),
@@ -113,15 +113,15 @@ MUTANTS = (
     Mutant(
         "a file that was sent is known by its content where its time differs",
         "read_backlog",
-        "    same = unchanged(root, store, fold, listed.files)\n",
+        "    same = unchanged(source, store, fold, listed.files)\n",
         "    same: set[str] = set()\n",
         "tests/unit/egress/test_changed_inputs.py::test_where_times_differ_content_decides",
     ),
     Mutant(
         "files are what they were when all is sent",
         "send._send",
-        "        contents = _contents(planned)\n        _refuse_changed_files(planned)\n",
-        "        contents = _contents(planned)\n",
+        "        _refuse_changed_files(planned, run.stores)\n        if lake:",
+        "        if lake:",
         "tests/unit/egress/test_changed_inputs.py::test_a_file_that_changes_while_it_is_sent",
     ),
     Mutant(

@@ -413,9 +413,9 @@ MUTANTS = (
     ),
     Mutant(
         "a store that fails makes no broken file",
-        "_footer",
-        "reader(store, name, errors=reading)",
-        "reader(store, name)",
+        "FileSource.open",
+        "reader(self._store, name, errors=lambda: self._reading(name))",
+        "reader(self._store, name)",
         "tests/unit/lake/test_sources.py::test_a_store_that_fails_makes_no_broken_file",
     ),
     Mutant(
@@ -435,7 +435,7 @@ MUTANTS = (
     ),
     Mutant(
         "names that cannot be used",
-        "source_names.list_files",
+        "_list_files",
         "yield LeftOutFile(printable_name(each.file.name), reason) if reason else each",
         "yield each",
         "tests/unit/lake/test_source_names.py",

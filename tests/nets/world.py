@@ -37,6 +37,7 @@ from tidegate.ingest.run import ingest
 from tidegate.lake import sweeping
 from tidegate.lake.files import located
 from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import STORES
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
 from tidegate.pipelines.spec import parse
@@ -389,6 +390,8 @@ class Lakes:
 
     def open(self, lake: str, pipeline: str) -> Any:  # noqa: ARG002
         return Now.world.open_store(Now.world.objects, pipeline)
+
+    source = STORES.source
 
 
 LAKES = Lakes()

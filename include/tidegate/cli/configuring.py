@@ -183,9 +183,10 @@ def init(
             text = scaffold.ingest(name, topics, lake, kafka, decode)
     elif len(topics) == 1:
         from tidegate.egress.proposal import columns_below
+        from tidegate.lake.store import STORES
 
         has_proposal = source and file_format in ("json", "csv")
-        columns = columns_below(str(source), str(file_format)) if has_proposal else None
+        columns = columns_below(str(source), str(file_format), STORES) if has_proposal else None
         text = scaffold.egress(name, str(source), str(file_format), topics[0], lake, kafka, columns)
     else:
         raise ConfigurationError("give one --topic: several need target.topics in the file")

@@ -1,6 +1,8 @@
-"""Counts and durations in texts for people."""
+"""Counts, durations and errors in texts for people."""
 
 from __future__ import annotations
+
+import re
 
 
 def counted(n: int, noun: str, plural: str | None = None) -> str:
@@ -18,3 +20,12 @@ def duration(seconds: float) -> str:
     units = ((days, "d"), (hours, "h"), (minutes, "m"), (int(seconds), "s"))
     first = next(i for i, (n, _) in enumerate(units) if n)
     return " ".join(f"{n}{unit}" for n, unit in units[first : first + 2] if n)
+
+
+def one_line(error: Exception) -> str:
+    """Return an error as one line: without obstore's trace, and of an answer of S3 its code
+    and message."""
+    line = str(error).partition("\n\nDebug source")[0]
+    if said := re.search(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>", line):
+        line = f"{line.partition(' - Server returned')[0]}: {said[1]}: {said[2]}"
+    return " ".join(line.split())

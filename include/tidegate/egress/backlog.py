@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Columns, LeftOutFile, SourceFile
+from tidegate.core.source_root import Root
 from tidegate.egress.byte_settings import byte_settings, judged_by
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
-from tidegate.lake.sources import Root
-from tidegate.lake.store_protocol import Store, Stores
+from tidegate.lake.store_protocol import Source, Store, Stores
 from tidegate.pipelines.spec import Egress
 
 _LATE = (
@@ -70,10 +70,10 @@ def read_backlog(
             )
         return _lake_backlog(spec, open_lake(spec.source.lake, stores), fold, compacted=compacted)
     assert spec.source.path is not None
-    root = Root.of(spec.source.path)
+    source = stores.source(Root.of(spec.source.path))
     was_there = bool(fold.sent or fold.refused)
     try:
-        listed = sources.listing(root, settle=spec.settle)
+        listed = sources.listing(source, settle=spec.settle)
     except SourceUnavailable as error:
         if was_there or not error.numbers.get("missing"):
             raise
@@ -87,7 +87,7 @@ def read_backlog(
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
     new, left_out, judge = [], list(listed.left_out), judged_by(byte_settings(spec), spec)
-    same = unchanged(root, store, fold, listed.files)
+    same = unchanged(source, store, fold, listed.files)
     for file in listed.files:
         if fold.sent.get(file.name) == file.etag or file.name in same:
             continue
@@ -102,10 +102,14 @@ def read_backlog(
         candidates: Iterable[SourceFile | LeftOutFile] = new
         if spec.source.format == "parquet":
             columns, candidates = sources.read_footers(
-                root, new, spec.max_files, fold.columns, any_columns=spec.source.columns is not None
+                source,
+                new,
+                spec.max_files,
+                fold.columns,
+                any_columns=spec.source.columns is not None,
             )
         else:
-            candidates = (_readable(root, file) for file in new)
+            candidates = (_readable(source, file) for file in new)
         taken, broken = _take(candidates, spec.max_files, max_records)
         names = {each.file for each in broken}
         new = [file for file in new if file.name not in names]
@@ -120,13 +124,13 @@ def read_backlog(
     )
 
 
-def unchanged(root: Root, store: Store, fold: Fold, files: Sequence[SourceFile]) -> set[str]:
+def unchanged(source: Source, store: Store, fold: Fold, files: Sequence[SourceFile]) -> set[str]:
     """Return the files that were sent, have another time now, and the content that was sent.
 
     Only of a disk, and of the root that they were sent from. One that cannot be read is not among
     them: it is excluded by name.
     """
-    if not root.url.startswith("file://") or root.url not in fold.roots:
+    if source.has_content_etags or source.root.url not in fold.roots:
         return set()
     touched = [
         f
@@ -137,7 +141,7 @@ def unchanged(root: Root, store: Store, fold: Fold, files: Sequence[SourceFile])
     same = set()
     for file in touched:
         with suppress(SourceUnavailable):
-            if known.get(file.name) == (file.size, sources.content(root, file.name)):
+            if known.get(file.name) == (file.size, sources.content(source, file.name)):
                 same.add(file.name)
     return same
 
@@ -168,8 +172,8 @@ def _exclusion(
     return _SENT_BEFORE if file.name in fold.sent and resent_by is None else None
 
 
-def _readable(root: sources.Root, file: SourceFile) -> SourceFile | LeftOutFile:
-    why = sources.compressed_otherwise(root, file.name)
+def _readable(source: Source, file: SourceFile) -> SourceFile | LeftOutFile:
+    why = sources.compressed_otherwise(source, file.name)
     return LeftOutFile(file.name, why) if why else file
 
 

@@ -107,7 +107,8 @@ def _proposals(run: EgressRun, plan: Plan) -> list[str]:
     columns = [each for _, each in run.spec.columns if each not in (None, WHOLE, LINE, "null")]
     if source.format != "json" or source.columns or not (columns or run.spec.order_by):
         return []
-    proposed = proposed_columns(root_of(plan), plan.files) if plan.files else None
+    files = run.stores.source(root_of(plan))
+    proposed = proposed_columns(files, plan.files) if plan.files else None
     return (
         [
             "source.columns: expressions on JSON need the columns that they name. The first "

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from tidegate.core import layout
 from tidegate.core.fold import Fold
+from tidegate.core.source_root import Root
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.sources import Root
 from tidegate.lake.store_protocol import Stores
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec

@@ -14,7 +14,7 @@ from tidegate.core.judge import moved
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan, TargetTopic
 from tidegate.core.requests import Live
-from tidegate.core.source_root import overlap
+from tidegate.core.source_root import Root, overlap
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
 from tidegate.egress.byte_settings import byte_settings, changed
@@ -24,7 +24,7 @@ from tidegate.egress.takeover import not_dead
 from tidegate.errors import ConfigurationError, SenderAlive
 from tidegate.lake import plans, sources
 from tidegate.lake.plans import Frozen
-from tidegate.lake.sources import Root
+from tidegate.lake.store_protocol import Stores
 from tidegate.runs import variables
 from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.connections import refuse_contradictions
@@ -104,7 +104,7 @@ def living_plan(opened: OpenRun[EgressRun]) -> Frozen | None:
 def _is_living(opened: OpenRun[EgressRun], plan: Plan) -> bool:
     run, ledger = opened.run, opened.ledger
     if run.asked is None:
-        return _is_claimable(ledger.fold, plan)
+        return _is_claimable(ledger.fold, plan, run.stores)
     if replay.may_be_replaced(run.asked, ledger, plan):
         return False
     replay.check_request(run, run.asked, ledger.fold, plan)
@@ -241,7 +241,7 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
             )
 
 
-def _is_claimable(fold: Fold, plan: Plan) -> bool:
+def _is_claimable(fold: Fold, plan: Plan, stores: Stores) -> bool:
     """Say whether a run's plan is done, or can still be claimed as it is."""
     if (plan.id, 0) in fold.committed or not plan.has_work:
         return True
@@ -259,7 +259,7 @@ def _is_claimable(fold: Fold, plan: Plan) -> bool:
             or (file.name in fold.sent and plan.lane != RESEND)
             for file in plan.files
         )
-        return not any(sent) and not sources.changed(root_of(plan), plan.files)
+        return not any(sent) and not sources.changed(stores.source(root_of(plan)), plan.files)
     return not fold.sent_part(window_of(plan), plan.topics)
 
 

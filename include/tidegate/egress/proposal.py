@@ -12,6 +12,7 @@ from tidegate.core.schema import Field, Type
 from tidegate.core.source_root import Root
 from tidegate.errors import TidegateError
 from tidegate.lake import sources
+from tidegate.lake.store_protocol import Source, Stores
 
 LINES = 100
 _BYTES = 1 << 20  # of each file
@@ -19,7 +20,7 @@ _FILES = 10
 _GZIP = 31  # zlib's number for it
 
 
-def proposed_columns(root: Root, files: Sequence[SourceFile]) -> str | None:
+def proposed_columns(source: Source, files: Sequence[SourceFile]) -> str | None:
     """Return Spark's DDL of the keys in the first lines of some files; None if there are none.
 
     A key that has values of two types, or objects or arrays, is a STRING: their JSON. So is one
@@ -27,18 +28,18 @@ def proposed_columns(root: Root, files: Sequence[SourceFile]) -> str | None:
     """
     lines: list[bytes] = []
     for file in files[:_FILES]:
-        lines += _lines(sources.beginning(root, file.name, _BYTES))
+        lines += _lines(sources.beginning(source, file.name, _BYTES))
     return columns_of(lines[:LINES])
 
 
-def columns_below(path: str, file_format: str) -> str | None:
+def columns_below(path: str, file_format: str, stores: Stores) -> str | None:
     """Return the DDL for a `source.path` of JSON or CSV; None if no file can be read there."""
     try:
-        root = Root.of(path)
-        files = sources.listing(root, settle=0).files
+        source = stores.source(Root.of(path))
+        files = sources.listing(source, settle=0).files
         if file_format == "json":
-            return proposed_columns(root, files)
-        return columns_of_header(_lines(sources.beginning(root, files[0].name, _BYTES))[:1])
+            return proposed_columns(source, files)
+        return columns_of_header(_lines(sources.beginning(source, files[0].name, _BYTES))[:1])
     except (TidegateError, ValueError, IndexError, csv.Error, zlib.error):
         return None
 

@@ -21,12 +21,12 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile
 from tidegate.core.requests import FileReplay, Replay
+from tidegate.core.source_root import Root
 from tidegate.egress.backlog import Backlog, unchanged
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
 from tidegate.lake import boundaries, deliveries, sources
 from tidegate.lake.ledger import Ledger, written_at
-from tidegate.lake.sources import Root
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec, one_of
 from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
@@ -120,10 +120,10 @@ def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
             near = did_you_mean(glob, sent)
             complaints.append(f"no file that was sent has the name {glob!r}{near}")
     names = sorted({name for found in matching.values() for name in found})
-    root = Root.of(str(spec.source.path))
-    listed = sources.listing(root, settle=0)
+    source = opened.run.stores.source(Root.of(str(spec.source.path)))
+    listed = sources.listing(source, settle=0)
     there = {file.name: file for file in (*listed.files, *listed.young) if file.name in names}
-    same = unchanged(root, store, fold, list(there.values()))
+    same = unchanged(source, store, fold, list(there.values()))
     for name in names:
         if name not in there:
             complaints.append(f"{name} is gone")
@@ -131,7 +131,7 @@ def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
             complaints.append(f"{name} has changed since: `tidegate run --resend` sends it")
     taken, columns = list(there.values()), None
     if spec.source.format == "parquet" and spec.source.columns is None:
-        columns, judged = sources.read_footers(root, taken, len(taken), fold.columns)
+        columns, judged = sources.read_footers(source, taken, len(taken), fold.columns)
         whole = list(judged)
         complaints += [str(each) for each in whole if isinstance(each, LeftOutFile)]
         taken = [each for each in whole if isinstance(each, SourceFile)]

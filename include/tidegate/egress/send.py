@@ -44,6 +44,7 @@ from tidegate.errors import (
 from tidegate.lake import deliveries, plans, sources
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.deliveries import Delivery, SentFile
+from tidegate.lake.store_protocol import Stores
 from tidegate.launch.cluster_mode import clear, handed_over
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_submit import terminal_if_refused
@@ -109,7 +110,7 @@ def _send(
         return delivery
     lake = open_lake_of(planned, run.stores) if planned.chunks else None
     if planned.id in ledger.fold.claims:  # files of unclaimed plans were checked above
-        _refuse_changed_files(planned)
+        _refuse_changed_files(planned, run.stores)
     target = _check_target(run, planned)
     refuse_contradictions(run.spec, run.kafka)
     refuse_unordered(planned, target)
@@ -124,8 +125,8 @@ def _send(
         if lake:
             rows = replace(rows, late=_late_partitions(opened, planned, lake, claim, target))
         result = _run_application(opened, planned, rows, claim, target, submit)
-        contents = _contents(planned)
-        _refuse_changed_files(planned)
+        contents = _contents(planned, run.stores)
+        _refuse_changed_files(planned, run.stores)
         if lake:
             open_lake_of(planned, run.stores)  # checked again: Spark may have read for hours
         target = _check_target(run, planned)
@@ -166,14 +167,14 @@ def _sent_files(
     return tuple(sorted(sent, key=lambda each: each.file))
 
 
-def _contents(plan: Plan) -> dict[str, str | None]:
+def _contents(plan: Plan, stores: Stores) -> dict[str, str | None]:
     """Return the SHA-256 of each file on a disk; files that changed meanwhile are refused next."""
     if not plan.files:
         return {}
-    root, contents = root_of(plan), dict[str, str | None]()
+    source, contents = stores.source(root_of(plan)), dict[str, str | None]()
     for file in plan.files:
         with contextlib.suppress(SourceUnavailable):
-            contents[file.name] = sources.content(root, file.name)
+            contents[file.name] = sources.content(source, file.name)
     return contents
 
 
@@ -186,7 +187,7 @@ def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) 
     """
     ledger = opened.ledger
     try:
-        _refuse_changed_files(plan)
+        _refuse_changed_files(plan, opened.run.stores)
         if opened.run.asked:
             *earlier, latest = plans.generations(opened.store, opened.run.key)
             ledger.refresh()
@@ -272,10 +273,12 @@ def _run_application(
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
         if plan.byte_settings["source"]["format"] == "parquet" and plan.files:
-            files = [sources.explained(root_of(plan), file) for file in files]
+            files = [sources.explained(run.stores.source(root_of(plan)), file) for file in files]
         has_lines = plan.files and plan.byte_settings["source"]["format"] != "parquet"
         if isinstance(failure, OutOfMemory) and not refused and has_lines:
-            files = sources.with_long_lines(root_of(plan), plan.files, line_ends(plan))
+            files = sources.with_long_lines(
+                run.stores.source(root_of(plan)), plan.files, line_ends(plan)
+            )
             reason = "; ".join([*map(str, files)] or [reason])
         judge = judged_by(plan.byte_settings, run.spec) if files else None
         claims.release_unsent(opened, claim, reason, files, judge)
@@ -307,8 +310,8 @@ def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError 
         ) from failure
 
 
-def _refuse_changed_files(plan: Plan) -> None:
-    if plan.files and (names := sources.changed(root_of(plan), plan.files)):
+def _refuse_changed_files(plan: Plan, stores: Stores) -> None:
+    if plan.files and (names := sources.changed(stores.source(root_of(plan)), plan.files)):
         raise SourceChanged(
             f"plan {plan.id}: {len(names)} of its files are gone or have changed, {names[0]} among "
             "them. Put them back as they were; or release the claim, if there is one, and start a "

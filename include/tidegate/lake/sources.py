@@ -6,28 +6,21 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pyarrow
 import pyarrow.parquet as pq
-from obstore.exceptions import BaseError, PermissionDeniedError
-from obstore.store import ObjectStore as Obstore
 
 from tidegate.core.plan import Columns, LeftOutFile, SourceFile
-from tidegate.core.source_root import Root
+from tidegate.core.wording import one_line
 from tidegate.errors import SourceUnavailable
-from tidegate.lake import source_names
 from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import opened, reader
-from tidegate.lake.store_errors import one_line
+from tidegate.lake.store_protocol import Source
 
 __all__ = [
     "Listing",
-    "Root",
     "beginning",
     "changed",
     "compressed_otherwise",
@@ -58,8 +51,8 @@ class Listing:
     settles_in: int | None = None
 
 
-def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
-    """List what matches below a root; SourceUnavailable if there is no such root.
+def listing(source: Source, *, settle: int, now: datetime | None = None) -> Listing:
+    """List the files of a source; SourceUnavailable if there is no such root.
 
     Names with a part that begins with a dot or an underscore are skipped: Spark and others mark
     unfinished files so.
@@ -69,7 +62,7 @@ def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
     young: list[SourceFile] = []
     left_out: list[LeftOutFile] = []
     latest = settled
-    for each in source_names.list_files(root, _opened(root)):
+    for each in source.files():
         if isinstance(each, LeftOutFile):
             left_out.append(each)
         else:
@@ -86,7 +79,7 @@ class _Footer(NamedTuple):
 
 
 def read_footers(
-    root: Root,
+    source: Source,
     files: Sequence[SourceFile],
     most: int,
     columns: Columns | None = None,
@@ -99,7 +92,7 @@ def read_footers(
     the first `most` files have. With `any_columns` none are compared, and None is returned for
     them. SourceUnavailable, also later, if a footer cannot be read now.
     """
-    footers: Iterable[tuple[SourceFile, _Footer | str]] = _footers(root, files, most, columns)
+    footers: Iterable[tuple[SourceFile, _Footer | str]] = _footers(source, files, most, columns)
     others = "those that were sent before"
     if any_columns:
         return None, (_judged(file, footer, None, "") for file, footer in footers)
@@ -125,15 +118,15 @@ def _judged(
     return replace(file, rows=footer.rows)
 
 
-def explained(root: Root, file: LeftOutFile) -> LeftOutFile:
+def explained(source: Source, file: LeftOutFile) -> LeftOutFile:
     """Return a Parquet file that Spark could not read, with the columns that Spark does not know.
 
     Such a file may be valid; Spark's own errors do not say which column it is.
     """
     try:
-        with reader(_opened(root), file.file, errors=nullcontext) as opened_file:
+        with source.open(file.file) as opened_file:
             schema = pq.read_metadata(opened_file).schema
-    except (BaseError, OSError, ValueError, pyarrow.ArrowException, SourceUnavailable):
+    except (OSError, ValueError, pyarrow.ArrowException, SourceUnavailable):
         return file
     columns = [schema.column(i) for i in range(len(schema))]
     odd = {c.path: kind for c in columns if (kind := _unknown_to_spark(c))}
@@ -163,59 +156,51 @@ def _unknown_to_spark(column: pq.ColumnSchema) -> str | None:
     return None
 
 
-def beginning(root: Root, name: str, size: int) -> bytes:
+def beginning(source: Source, name: str, size: int) -> bytes:
     """Return at most so many bytes of a file's beginning; none of one that cannot be read now."""
     try:
-        with reader(_opened(root), name, errors=nullcontext) as file:
+        with source.open(name) as file:
             return file.read(size)
-    except (BaseError, OSError):
+    except (SourceUnavailable, PermissionError):
         return b""
 
 
-def content(root: Root, name: str) -> str | None:
-    """Return the SHA-256 of a file's content; None in a bucket, whose etag is of the content.
+def content(source: Source, name: str) -> str | None:
+    """Return the SHA-256 of a file's content; None where its etag is of the content.
 
     SourceUnavailable if it cannot be read now.
     """
-    if not root.url.startswith("file://"):
+    if source.has_content_etags:
         return None
     try:
-        with Path(root.path(name)).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
+        with source.open(name) as file:
+            digest = hashlib.sha256()
+            while block := file.read(_BLOCK):
+                digest.update(block)
+            return digest.hexdigest()
+    except PermissionError as error:
         raise SourceUnavailable(
-            f"source {root.url}: {name} cannot be read now: {error.strerror}"
+            f"source {source.root.url}: {name} may not be read: {one_line(error)}"
         ) from error
 
 
-def changed(root: Root, files: Sequence[SourceFile]) -> list[str]:
+def changed(source: Source, files: Sequence[SourceFile]) -> list[str]:
     """Return the names of files that are gone, or are not what they were when planned."""
-    listed = listing(root, settle=0)  # a file that was touched by a clock ahead is young
+    listed = listing(source, settle=0)  # a file that was touched by a clock ahead is young
     now = {file.name: (file.size, file.etag) for file in (*listed.files, *listed.young)}
     return [file.name for file in files if now.get(file.name) != (file.size, file.etag)]
 
 
-def _opened(root: Root) -> Obstore:
-    try:
-        return opened(root.url)
-    except (BaseError, ValueError, OSError) as error:
-        raise SourceUnavailable(
-            f"source {root.url} cannot be opened: {one_line(error)}; make it, or correct "
-            "`source.path`"
-        ) from error
-
-
 def _footers(
-    root: Root, files: Sequence[SourceFile], most: int, columns: Columns | None
+    source: Source, files: Sequence[SourceFile], most: int, columns: Columns | None
 ) -> Iterator[tuple[SourceFile, _Footer | str]]:
     """Yield files with their footers, or why they are broken, until `most` are whole and have these
     columns.
     """
-    store = _opened(root)
     at = fit = 0
     while at < len(files) and fit < most:
         batch = files[at : at + min(_AHEAD, most - fit)]
-        footers = list(in_parallel(lambda file: _footer(root, store, file.name), batch))
+        footers = list(in_parallel(lambda file: _footer(source, file.name), batch))
         at += len(batch)
         fit += sum(
             not isinstance(footer, str) and columns in (None, footer.columns) for footer in footers
@@ -223,28 +208,14 @@ def _footers(
         yield from zip(batch, footers, strict=True)
 
 
-def _footer(root: Root, store: Obstore, name: str) -> _Footer | str:
+def _footer(source: Source, name: str) -> _Footer | str:
     """Return a file's footer, or why it is broken; SourceUnavailable if a retry may help."""
-
-    @contextmanager
-    def reading() -> Iterator[None]:
-        try:
-            yield
-        except (PermissionError, PermissionDeniedError):
-            raise
-        except (BaseError, OSError) as error:
-            raise SourceUnavailable(
-                f"source {root.url}: {name} cannot be read now: {one_line(error)}. Nothing was sent"
-            ) from error
-
     try:
-        with reading():
-            file = reader(store, name, errors=reading)
-        with file:
+        with source.open(name) as file:
             footer = pq.read_metadata(file)
             if why := _torn_lists(file, footer):
                 return why
-    except (PermissionError, PermissionDeniedError) as error:
+    except PermissionError as error:
         return f"may not be read: {one_line(error)}"
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         if "encrypted" in str(error):
@@ -301,7 +272,7 @@ _FOREIGN = {
 """By the ending of a name: how a file begins that is not in Hadoop's form of a codec."""
 
 
-def compressed_otherwise(root: Root, name: str) -> str | None:
+def compressed_otherwise(source: Source, name: str) -> str | None:
     """Return why a compressed file of text cannot be read by Hadoop; None if it may be.
 
     Hadoop takes other forms for lengths, and would ask for more memory than there is.
@@ -310,7 +281,7 @@ def compressed_otherwise(root: Root, name: str) -> str | None:
     if ending not in _FOREIGN:
         return None
     begins, codec, what = _FOREIGN[ending]
-    if beginning(root, name, len(begins)) != begins:
+    if beginning(source, name, len(begins)) != begins:
         return None
     return f"{what}, not in Hadoop's form of {codec}: write it with gzip or zstd"
 
@@ -319,7 +290,7 @@ _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BLOCK = 1 << 20
 
 
-def with_long_lines(root: Root, files: Sequence[SourceFile], ends: bytes) -> list[LeftOutFile]:
+def with_long_lines(source: Source, files: Sequence[SourceFile], ends: bytes) -> list[LeftOutFile]:
     """Return the files with a line of more than LONGEST_LINE bytes; `ends` are the bytes, any of
     which ends a line.
 
@@ -330,17 +301,17 @@ def with_long_lines(root: Root, files: Sequence[SourceFile], ends: bytes) -> lis
         f"a line of more than {LONGEST_LINE >> 20} MiB, and Spark ran out of memory: make the line "
         "shorter, or give driver and executors more memory and run with --resend"
     )
-    return [LeftOutFile(file.name, why) for file in files if _has_long_line(root, file, ends)]
+    return [LeftOutFile(file.name, why) for file in files if _has_long_line(source, file, ends)]
 
 
-def _has_long_line(root: Root, given: SourceFile, ends: bytes) -> bool:
+def _has_long_line(source: Source, given: SourceFile, ends: bytes) -> bool:
     codec, so_far = _COMPRESSED.get(given.name[given.name.rfind(".") :].lower()), 0
     if given.size <= LONGEST_LINE and codec is None:
         return False
     try:
-        with reader(_opened(root), given.name) as file:
-            source: Any = pyarrow.CompressedInputStream(file, codec) if codec else file
-            while block := source.read(_BLOCK):
+        with source.open(given.name) as file:
+            plain: Any = pyarrow.CompressedInputStream(file, codec) if codec else file
+            while block := plain.read(_BLOCK):
                 first = min((at for end in ends if (at := block.find(end)) >= 0), default=None)
                 if so_far + (len(block) if first is None else first) > LONGEST_LINE:
                     return True
@@ -348,7 +319,7 @@ def _has_long_line(root: Root, given: SourceFile, ends: bytes) -> bool:
                     so_far += len(block)
                 else:
                     so_far = len(block) - 1 - max(block.rfind(end) for end in ends)
-    except (BaseError, OSError, pyarrow.ArrowException):
+    except (SourceUnavailable, OSError, pyarrow.ArrowException):
         pass
     return False
 

@@ -21,6 +21,8 @@ from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
 from tidegate.core import layout, locations
+from tidegate.core.source_root import Root
+from tidegate.core.wording import one_line
 from tidegate.errors import ConfigurationError
 from tidegate.lake import conditional_put, large_copies, s3_settings
 from tidegate.lake.local_store import LocalStore
@@ -29,10 +31,9 @@ from tidegate.lake.store_errors import (
     Reader,
     as_damage,
     as_lake_errors,
-    one_line,
     refuse_another_size,
 )
-from tidegate.lake.store_protocol import Listed, Result, Store, T
+from tidegate.lake.store_protocol import Listed, Result, Source, Store, T
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
@@ -183,6 +184,11 @@ class KnownStores:
 
     def open(self, lake: str, pipeline: str) -> Store:
         return open_store(lake, pipeline)
+
+    def source(self, root: Root) -> Source:
+        from tidegate.lake.source_names import FileSource
+
+        return FileSource(root)
 
 
 STORES = KnownStores()

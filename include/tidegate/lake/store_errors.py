@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 
+from tidegate.core.wording import one_line
 from tidegate.errors import LakeDamaged, LakeReadOnly, LakeUnavailable
 
 
@@ -102,14 +102,6 @@ def refuse_another_size(uri: str, size: int, expected: int) -> None:
         raise LakeDamaged(
             f"{uri} has {size} bytes, and a commit names it with {expected}; restore it"
         )
-
-
-def one_line(error: Exception) -> str:
-    """Return an error of obstore as one line; of an answer of S3 its code and message."""
-    line = str(error).partition("\n\nDebug source")[0]
-    if said := re.search(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>", line):
-        line = f"{line.partition(' - Server returned')[0]}: {said[1]}: {said[2]}"
-    return " ".join(line.split())
 
 
 def _not_permitted(url: str, error: Exception) -> LakeReadOnly:

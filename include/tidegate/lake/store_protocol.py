@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, NamedTuple, Protocol, TypeVar
 
+from tidegate.core.plan import LeftOutFile, SourceFile
+from tidegate.core.source_root import Root
+
 T = TypeVar("T")
 Result = TypeVar("Result")
 
@@ -16,6 +19,37 @@ class Listed(NamedTuple):
     size: int
 
 
+class Found(NamedTuple):
+    """A file of a source, and when it was changed, in seconds since 1970."""
+
+    file: SourceFile
+    modified: float
+
+
+class Source(Protocol):
+    """The files of an egress source: those below its root whose names match.
+
+    `has_content_etags`: the etag of a file changes only with its content.
+    """
+
+    root: Root
+    has_content_etags: bool
+
+    def files(self) -> Iterator[Found | LeftOutFile]:
+        """Yield the files that match, and those that match and have to be excluded, with the
+        reason.
+
+        SourceUnavailable, with the number `missing`, where the root or a directory below it cannot
+        be listed now.
+        """
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file for random reads.
+
+        It and each read raise SourceUnavailable if a retry may help, PermissionError if not.
+        """
+
+
 class Stores(Protocol):
     """The stores that there are."""
 
@@ -24,6 +58,9 @@ class Stores(Protocol):
 
         Asks nobody. ConfigurationError for a lake that no store can be.
         """
+
+    def source(self, root: Root) -> Source:
+        """Return the files below the root of an egress source. Asks nobody."""
 
 
 class Store(Protocol):

@@ -8,6 +8,7 @@ import pytest
 from tidegate.core.plan import SourceFile
 from tidegate.core.source_root import Root
 from tidegate.egress.proposal import columns_below, columns_of, proposed_columns
+from tidegate.lake.store import STORES
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,10 @@ def test_the_first_lines_of_some_files(tmp_path: Path):
     (tmp_path / "b.json.gz").write_bytes(gzip.compress(b'{"c":1}\n'))
     names = ("a.json", "b.json.gz", "gone.json")
     files = [SourceFile(name, 1, "e") for name in names]
-    assert proposed_columns(Root.of(str(tmp_path)), files) == "a BIGINT, b BIGINT, c BIGINT"
+    assert (
+        proposed_columns(STORES.source(Root.of(str(tmp_path))), files)
+        == "a BIGINT, b BIGINT, c BIGINT"
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,11 +70,11 @@ def test_the_first_lines_of_some_files(tmp_path: Path):
 def test_columns_of_a_header(tmp_path: Path, line: bytes, columns: str | None) -> None:
     """Of CSV the first line names them; one with a name twice, or without one, is no header."""
     (tmp_path / "a.csv").write_bytes(line + b"\r\n1,x\r\n")
-    assert columns_below(str(tmp_path), "csv") == columns
+    assert columns_below(str(tmp_path), "csv", STORES) == columns
 
 
 def test_no_columns_without_a_file(tmp_path: Path) -> None:
-    assert columns_below(str(tmp_path), "csv") is None
+    assert columns_below(str(tmp_path), "csv", STORES) is None
     for name, content in (
         ("c.csv", b"\xff\xfe"),
         ("b.csv.gz", b"\x1f\x8b and no more"),
@@ -78,4 +82,4 @@ def test_no_columns_without_a_file(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_bytes(content)
         for file_format in ("csv", "json"):
-            assert columns_below(str(tmp_path), file_format) is None
+            assert columns_below(str(tmp_path), file_format, STORES) is None

@@ -10,6 +10,7 @@ import pytest
 from tidegate.core.plan import SourceFile
 from tidegate.core.source_root import Root
 from tidegate.lake import sources
+from tidegate.lake.store import STORES
 
 _LONG = b"x" * (sources.LONGEST_LINE + 1)
 _JUST = b"x" * sources.LONGEST_LINE
@@ -21,7 +22,7 @@ def named(home: Path, ends: bytes = b"\r\n") -> list[str]:
         SourceFile(name=path.name, size=path.stat().st_size, etag="e")
         for path in sorted(home.iterdir())
     ]
-    found = sources.with_long_lines(root, files, ends)
+    found = sources.with_long_lines(STORES.source(root), files, ends)
     assert all(each.reason.startswith("a line of more than 16 MiB") for each in found)
     return [each.file for each in found]
 

@@ -13,9 +13,11 @@ import obstore
 import pytest
 from obstore.store import from_url
 
+from tidegate.core.source_root import Root
 from tidegate.errors import SourceUnavailable
 from tidegate.lake import sources
-from tidegate.lake.sources import Listing, Root
+from tidegate.lake.sources import Listing
+from tidegate.lake.store import STORES
 
 
 def fill(root: Path, *names: str) -> None:
@@ -25,7 +27,7 @@ def fill(root: Path, *names: str) -> None:
 
 
 def listed(path: object) -> Listing:
-    return sources.listing(Root.of(str(path)), settle=0)
+    return sources.listing(STORES.source(Root.of(str(path))), settle=0)
 
 
 def names(listing: Listing) -> list[str]:
@@ -274,7 +276,9 @@ def test_keys_that_are_no_file_names(fake_s3: None) -> None:
     assert names(listed("s3://bucket/in/**/*.csv")) == ["a.csv", "b/c.csv", "k%20l ü.csv"]
     assert names(listed("s3://bucket/in/b")) == ["c.csv"]
     settled = sources.listing(
-        Root.of("s3://bucket/in"), settle=60, now=datetime(2026, 3, 14, 0, 0, 59, tzinfo=UTC)
+        STORES.source(Root.of("s3://bucket/in")),
+        settle=60,
+        now=datetime(2026, 3, 14, 0, 0, 59, tzinfo=UTC),
     )
     assert (settled.files, len(settled.young)) == ((), 3)
 

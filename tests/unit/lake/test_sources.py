@@ -16,9 +16,11 @@ from obstore.exceptions import GenericError, PermissionDeniedError
 from obstore.store import MemoryStore
 
 from tidegate.core.plan import LeftOutFile, SourceFile
+from tidegate.core.source_root import Root
 from tidegate.errors import SourceUnavailable
-from tidegate.lake import sources
-from tidegate.lake.sources import Root
+from tidegate.lake import source_names, sources
+from tidegate.lake.store import STORES
+from tidegate.lake.store_protocol import Source
 
 
 def fill(root: Path, *names: str) -> None:
@@ -28,7 +30,7 @@ def fill(root: Path, *names: str) -> None:
 
 
 def names(path: object, **settings: object) -> list[str]:
-    listed = sources.listing(Root.of(str(path)), **{"settle": 0, **settings})
+    listed = sources.listing(STORES.source(Root.of(str(path))), **{"settle": 0, **settings})
     return [file.name for file in listed.files]
 
 
@@ -110,9 +112,11 @@ def test_a_file_that_still_changes_is_young(tmp_path: Path) -> None:
     fill(tmp_path, "a", "b")
     now = datetime.now(UTC)
     os.utime(tmp_path / "a", ((now - timedelta(seconds=61)).timestamp(),) * 2)
-    listed = sources.listing(Root.of(str(tmp_path)), settle=60, now=now)
+    listed = sources.listing(STORES.source(Root.of(str(tmp_path))), settle=60, now=now)
     assert ([f.name for f in listed.files], [f.name for f in listed.young]) == (["a"], ["b"])
-    later = sources.listing(Root.of(str(tmp_path)), settle=60, now=now + timedelta(seconds=61))
+    later = sources.listing(
+        STORES.source(Root.of(str(tmp_path))), settle=60, now=now + timedelta(seconds=61)
+    )
     assert (len(later.files), later.young) == (2, ())
 
 
@@ -120,15 +124,15 @@ def test_a_changed_file_is_another_one(tmp_path: Path) -> None:
     """Gone, longer, or as long and written again; untouched ones are not named."""
     fill(tmp_path, "a", "b", "c", "d")
     root = Root.of(str(tmp_path))
-    planned = sources.listing(root, settle=0).files
-    assert sources.changed(root, planned) == []
+    planned = sources.listing(STORES.source(root), settle=0).files
+    assert sources.changed(STORES.source(root), planned) == []
     (tmp_path / "a").unlink()
     (tmp_path / "b").write_text("bb")
     (tmp_path / "c").unlink()
     (tmp_path / "c").write_text("C")
     os.utime(tmp_path / "c", (1, 1))
     (tmp_path / "e").write_text("a new one is no change")
-    assert sources.changed(root, planned) == ["a", "b", "c"]
+    assert sources.changed(STORES.source(root), planned) == ["a", "b", "c"]
 
 
 def test_a_file_from_a_clock_that_was_ahead_is_what_it_was(tmp_path: Path) -> None:
@@ -137,9 +141,9 @@ def test_a_file_from_a_clock_that_was_ahead_is_what_it_was(tmp_path: Path) -> No
     ahead = datetime.now(UTC) + timedelta(hours=1)
     os.utime(tmp_path / "a", (ahead.timestamp(), ahead.timestamp()))
     root = Root.of(str(tmp_path))
-    planned = sources.listing(root, settle=0, now=ahead + timedelta(minutes=1)).files
+    planned = sources.listing(STORES.source(root), settle=0, now=ahead + timedelta(minutes=1)).files
     assert [file.name for file in planned] == ["a"]
-    assert sources.changed(root, planned) == []
+    assert sources.changed(STORES.source(root), planned) == []
 
 
 def test_a_path_may_be_one_file(tmp_path: Path) -> None:
@@ -168,9 +172,11 @@ def parquet(path: Path, **columns: list[object]) -> SourceFile:
     return SourceFile(path.name, path.stat().st_size, "e")
 
 
-def read_footers(root: Root, files: list[SourceFile]) -> tuple[list[SourceFile], list[LeftOutFile]]:
+def read_footers(
+    source: Source, files: list[SourceFile]
+) -> tuple[list[SourceFile], list[LeftOutFile]]:
     """Return the whole files, and the others."""
-    found = list(sources.read_footers(root, files, len(files))[1])
+    found = list(sources.read_footers(source, files, len(files))[1])
     return (
         [each for each in found if isinstance(each, SourceFile)],
         [each for each in found if isinstance(each, LeftOutFile)],
@@ -186,7 +192,7 @@ def test_footers_of_parquet_files(tmp_path: Path) -> None:
     (tmp_path / "d.parquet").write_text("no Parquet")
     empty = parquet(tmp_path / "e.parquet", k=pa.array([], pa.int64()))
     files = [good, *(SourceFile(f"{n}.parquet", 0, "e") for n in "bcd"), empty]
-    found, broken = read_footers(Root.of(str(tmp_path)), files)
+    found, broken = read_footers(STORES.source(Root.of(str(tmp_path))), files)
     assert [(f.name, f.rows) for f in found] == [("a.parquet", 3), ("e.parquet", 0)]
     assert [b.file for b in broken] == ["b.parquet", "c.parquet", "d.parquet"]
     assert all(b.reason.startswith("not a whole Parquet file: ") for b in broken)
@@ -211,7 +217,9 @@ def test_an_encrypted_file_says_so(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
         writer.write_table(table)
-    (broken,) = read_footers(Root.of(str(tmp_path)), [SourceFile("a.parquet", 0, "e")])[1]
+    (broken,) = read_footers(
+        STORES.source(Root.of(str(tmp_path))), [SourceFile("a.parquet", 0, "e")]
+    )[1]
     assert broken.reason.startswith("encrypted Parquet: Spark and PyArrow have no keys")
 
 
@@ -230,14 +238,16 @@ def test_columns_that_spark_does_not_know(
 ) -> None:
     """They are named, with a way out; a file without them keeps Spark's own reason."""
     pq.write_table(pa.table({"id": [1], "c": pa.array(values, kind)}), tmp_path / "a.parquet")
-    said = sources.explained(Root.of(str(tmp_path)), LeftOutFile("a.parquet", "cannot be read: X"))
+    said = sources.explained(
+        STORES.source(Root.of(str(tmp_path))), LeftOutFile("a.parquet", "cannot be read: X")
+    )
     way = (
         f". The file may be valid: Spark's reader does not know {named}: write them as other "
         "types, or name the other columns in source.columns"
     )
     assert said.reason == "cannot be read: X" + (way if named else "")
     gone = LeftOutFile("gone.parquet", "cannot be read: X")
-    assert sources.explained(Root.of(str(tmp_path)), gone) == gone
+    assert sources.explained(STORES.source(Root.of(str(tmp_path))), gone) == gone
 
 
 class Bucket:
@@ -254,8 +264,8 @@ class Bucket:
         self.files = [SourceFile(f"{n:03d}.parquet", 0, "e") for n in range(count)]
         for file in self.files:
             obstore.put(self.store, file.name, content.getvalue())
-        self.root = Root.of("s3://bucket/in")
-        monkeypatch.setattr(sources, "_opened", lambda _: self.store)
+        self.source = STORES.source(Root.of("s3://bucket/in"))
+        monkeypatch.setattr(source_names, "opened", lambda _: self.store)
         self._open = obstore.open_reader
         monkeypatch.setattr(obstore, "open_reader", self.open)
 
@@ -287,10 +297,10 @@ def test_a_store_that_fails_makes_no_broken_file(
     bucket = Bucket(monkeypatch)
     bucket.fails["001.parquet"] = error
     with pytest.raises(SourceUnavailable, match=r"001\.parquet cannot be read now: ") as raised:
-        read_footers(bucket.root, bucket.files)
+        read_footers(bucket.source, bucket.files)
     assert raised.value.kind == "transient"
     bucket.fails.clear()
-    assert len(read_footers(bucket.root, bucket.files)[0]) == 3
+    assert len(read_footers(bucket.source, bucket.files)[0]) == 3
 
 
 def test_a_file_that_goes_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,14 +308,14 @@ def test_a_file_that_goes_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch)
     bucket = Bucket(monkeypatch)
     obstore.delete(bucket.store, "002.parquet")
     with pytest.raises(SourceUnavailable, match=r"002\.parquet cannot be read now"):
-        read_footers(bucket.root, bucket.files)
+        read_footers(bucket.source, bucket.files)
 
 
 def test_a_file_that_may_not_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops no other."""
     bucket = Bucket(monkeypatch)
     bucket.fails["000.parquet"] = PermissionDeniedError("403")
-    found, (left_out,) = read_footers(bucket.root, bucket.files)
+    found, (left_out,) = read_footers(bucket.source, bucket.files)
     assert ([f.name for f in found], left_out) == (
         ["001.parquet", "002.parquet"],
         LeftOutFile("000.parquet", "may not be read: 403"),
@@ -316,13 +326,13 @@ def test_no_footer_is_read_of_what_is_not_taken(monkeypatch: pytest.MonkeyPatch)
     """As many as are wanted, and another for each that is broken."""
     bucket = Bucket(monkeypatch, count=200)
     obstore.put(bucket.store, "001.parquet", b"PAR1 and no more")
-    columns, footers = sources.read_footers(bucket.root, bucket.files, 3)
+    columns, footers = sources.read_footers(bucket.source, bucket.files, 3)
     found = list(footers)
     assert columns == (("k", "int64"),)
     assert [getattr(each, "rows", None) for each in found] == [2, None, 2, 2]
     assert sorted(bucket.read) == [file.name for file in bucket.files[:4]]
     bucket.read.clear()
-    next(sources.read_footers(bucket.root, bucket.files, 150, columns)[1])
+    next(sources.read_footers(bucket.source, bucket.files, 150, columns)[1])
     assert len(bucket.read) < 150
 
 
@@ -345,16 +355,16 @@ def test_a_file_of_other_columns_is_left_out(
         parquet(tmp_path / "b.parquet", v=[1], k=[1]),
         parquet(tmp_path / "c.parquet", k=[1], v=[1]),
     ]
-    root = Root.of(str(tmp_path))
-    found, (left_out,) = read_footers(root, files)
+    source = STORES.source(Root.of(str(tmp_path)))
+    found, (left_out,) = read_footers(source, files)
     assert [file.name for file in found] == ["b.parquet", "c.parquet"]
     assert left_out.file == "a.parquet"
     assert left_out.reason.startswith(f"other columns than most others: {difference}. Keep them ")
-    columns, _ = sources.read_footers(root, files[:1], 1)
-    _, again = sources.read_footers(root, files, 1, columns)
+    columns, _ = sources.read_footers(source, files[:1], 1)
+    _, again = sources.read_footers(source, files, 1, columns)
     named = {each.file: each.reason for each in again if isinstance(each, LeftOutFile)}
     assert named == {}
-    _, again = sources.read_footers(root, files[::-1], 1, columns)
+    _, again = sources.read_footers(source, files[::-1], 1, columns)
     named = {each.file: each.reason for each in again if isinstance(each, LeftOutFile)}
     assert [*named] == ["c.parquet", "b.parquet"]
     assert named["b.parquet"].startswith("other columns than those that were sent before: ")
