@@ -16,7 +16,7 @@ from nets.objects import Handle, Objects
 from tidegate.core.source_root import Root
 from tidegate.errors import LakeDamaged, LakeUnavailable, SourceUnavailable, TidegateError
 from tidegate.lake.store import STORES, LocalStore, ObjectStore, open_store
-from tidegate.lake.store_protocol import Listed, Source, Store
+from tidegate.lake.store_protocol import Listed, SourceFiles, Store
 
 
 @pytest.fixture(params=["directory", "memory", "s3", "nets"])
@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture(params=["directory", "s3"])
 def source(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Source:
+) -> SourceFiles:
     """The files `in/a/1.csv`, `in/a/_hidden.csv` and `in/b`, of which the path names `*.csv`."""
     if request.param == "directory":
         above = str(tmp_path)

@@ -435,7 +435,7 @@ MUTANTS = (
     ),
     Mutant(
         "names that cannot be used",
-        "_list_files",
+        "source_names.list_files",
         "yield LeftOutFile(printable_name(each.file.name), reason) if reason else each",
         "yield each",
         "tests/unit/lake/test_source_names.py",

@@ -14,7 +14,7 @@ from tidegate.egress.byte_settings import byte_settings, judged_by
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
-from tidegate.lake.store_protocol import Source, Store, Stores
+from tidegate.lake.store_protocol import SourceFiles, Store, Stores
 from tidegate.pipelines.spec import Egress
 
 _LATE = (
@@ -124,7 +124,9 @@ def read_backlog(
     )
 
 
-def unchanged(source: Source, store: Store, fold: Fold, files: Sequence[SourceFile]) -> set[str]:
+def unchanged(
+    source: SourceFiles, store: Store, fold: Fold, files: Sequence[SourceFile]
+) -> set[str]:
     """Return the files that were sent, have another time now, and the content that was sent.
 
     Only of a disk, and of the root that they were sent from. One that cannot be read is not among
@@ -172,7 +174,7 @@ def _exclusion(
     return _SENT_BEFORE if file.name in fold.sent and resent_by is None else None
 
 
-def _readable(source: Source, file: SourceFile) -> SourceFile | LeftOutFile:
+def _readable(source: SourceFiles, file: SourceFile) -> SourceFile | LeftOutFile:
     why = sources.compressed_otherwise(source, file.name)
     return LeftOutFile(file.name, why) if why else file
 

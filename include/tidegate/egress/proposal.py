@@ -12,7 +12,7 @@ from tidegate.core.schema import Field, Type
 from tidegate.core.source_root import Root
 from tidegate.errors import TidegateError
 from tidegate.lake import sources
-from tidegate.lake.store_protocol import Source, Stores
+from tidegate.lake.store_protocol import SourceFiles, Stores
 
 LINES = 100
 _BYTES = 1 << 20  # of each file
@@ -20,7 +20,7 @@ _FILES = 10
 _GZIP = 31  # zlib's number for it
 
 
-def proposed_columns(source: Source, files: Sequence[SourceFile]) -> str | None:
+def proposed_columns(source: SourceFiles, files: Sequence[SourceFile]) -> str | None:
     """Return Spark's DDL of the keys in the first lines of some files; None if there are none.
 
     A key that has values of two types, or objects or arrays, is a STRING: their JSON. So is one

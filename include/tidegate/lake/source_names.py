@@ -11,14 +11,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
-from typing import IO
 from urllib.parse import unquote
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError
+from obstore.exceptions import BaseError
 from obstore.store import ObjectStore as Obstore
 
 from tidegate.core.plan import LeftOutFile, SourceFile
@@ -27,7 +24,6 @@ from tidegate.core.source_root import Root
 from tidegate.core.wording import one_line
 from tidegate.errors import SourceUnavailable
 from tidegate.lake import s3_settings
-from tidegate.lake.store import opened, reader
 from tidegate.lake.store_protocol import Found
 
 _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -44,46 +40,8 @@ _UNREADABLE: dict[int | None, str] = {
 _Identity = tuple[int, int]
 
 
-class FileSource:
-    """The files of a directory or a bucket: `tidegate.lake.store_protocol.Source`."""
-
-    def __init__(self, root: Root) -> None:
-        self.root = root
-        self.has_content_etags = not root.url.startswith("file://")
-
-    def files(self) -> Iterator[Found | LeftOutFile]:
-        return _list_files(self.root, self._store)
-
-    def open(self, name: str) -> IO[bytes]:
-        with self._reading(name):
-            return reader(self._store, name, errors=lambda: self._reading(name))
-
-    @cached_property
-    def _store(self) -> Obstore:
-        try:
-            return opened(self.root.url)
-        except (BaseError, ValueError, OSError) as error:
-            raise SourceUnavailable(
-                f"source {self.root.url} cannot be opened: {one_line(error)}; make it, or correct "
-                "`source.path`"
-            ) from error
-
-    @contextmanager
-    def _reading(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except PermissionError:
-            raise
-        except PermissionDeniedError as error:
-            raise PermissionError(one_line(error)) from error
-        except (BaseError, OSError) as error:
-            raise SourceUnavailable(
-                f"source {self.root.url}: {name} cannot be read now: {one_line(error)}. Nothing "
-                "was sent"
-            ) from error
-
-
-def _list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
+def list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
+    """Yield what `SourceFiles.files` does; `store` lists what is neither on a disk nor in S3."""
     scheme = root.url.partition("://")[0]
     lists = {"file": _on_disk, "s3": _in_s3}.get(scheme, lambda _: _elsewhere(store))
     try:

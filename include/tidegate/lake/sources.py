@@ -17,7 +17,7 @@ from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.core.wording import one_line
 from tidegate.errors import SourceUnavailable
 from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store_protocol import Source
+from tidegate.lake.store_protocol import SourceFiles
 
 __all__ = [
     "Listing",
@@ -51,7 +51,7 @@ class Listing:
     settles_in: int | None = None
 
 
-def listing(source: Source, *, settle: int, now: datetime | None = None) -> Listing:
+def listing(source: SourceFiles, *, settle: int, now: datetime | None = None) -> Listing:
     """List the files of a source; SourceUnavailable if there is no such root.
 
     Names with a part that begins with a dot or an underscore are skipped: Spark and others mark
@@ -79,7 +79,7 @@ class _Footer(NamedTuple):
 
 
 def read_footers(
-    source: Source,
+    source: SourceFiles,
     files: Sequence[SourceFile],
     most: int,
     columns: Columns | None = None,
@@ -118,7 +118,7 @@ def _judged(
     return replace(file, rows=footer.rows)
 
 
-def explained(source: Source, file: LeftOutFile) -> LeftOutFile:
+def explained(source: SourceFiles, file: LeftOutFile) -> LeftOutFile:
     """Return a Parquet file that Spark could not read, with the columns that Spark does not know.
 
     Such a file may be valid; Spark's own errors do not say which column it is.
@@ -156,7 +156,7 @@ def _unknown_to_spark(column: pq.ColumnSchema) -> str | None:
     return None
 
 
-def beginning(source: Source, name: str, size: int) -> bytes:
+def beginning(source: SourceFiles, name: str, size: int) -> bytes:
     """Return at most so many bytes of a file's beginning; none of one that cannot be read now."""
     try:
         with source.open(name) as file:
@@ -165,7 +165,7 @@ def beginning(source: Source, name: str, size: int) -> bytes:
         return b""
 
 
-def content(source: Source, name: str) -> str | None:
+def content(source: SourceFiles, name: str) -> str | None:
     """Return the SHA-256 of a file's content; None where its etag is of the content.
 
     SourceUnavailable if it cannot be read now.
@@ -184,7 +184,7 @@ def content(source: Source, name: str) -> str | None:
         ) from error
 
 
-def changed(source: Source, files: Sequence[SourceFile]) -> list[str]:
+def changed(source: SourceFiles, files: Sequence[SourceFile]) -> list[str]:
     """Return the names of files that are gone, or are not what they were when planned."""
     listed = listing(source, settle=0)  # a file that was touched by a clock ahead is young
     now = {file.name: (file.size, file.etag) for file in (*listed.files, *listed.young)}
@@ -192,7 +192,7 @@ def changed(source: Source, files: Sequence[SourceFile]) -> list[str]:
 
 
 def _footers(
-    source: Source, files: Sequence[SourceFile], most: int, columns: Columns | None
+    source: SourceFiles, files: Sequence[SourceFile], most: int, columns: Columns | None
 ) -> Iterator[tuple[SourceFile, _Footer | str]]:
     """Yield files with their footers, or why they are broken, until `most` are whole and have these
     columns.
@@ -208,7 +208,7 @@ def _footers(
         yield from zip(batch, footers, strict=True)
 
 
-def _footer(source: Source, name: str) -> _Footer | str:
+def _footer(source: SourceFiles, name: str) -> _Footer | str:
     """Return a file's footer, or why it is broken; SourceUnavailable if a retry may help."""
     try:
         with source.open(name) as file:
@@ -272,7 +272,7 @@ _FOREIGN = {
 """By the ending of a name: how a file begins that is not in Hadoop's form of a codec."""
 
 
-def compressed_otherwise(source: Source, name: str) -> str | None:
+def compressed_otherwise(source: SourceFiles, name: str) -> str | None:
     """Return why a compressed file of text cannot be read by Hadoop; None if it may be.
 
     Hadoop takes other forms for lengths, and would ask for more memory than there is.
@@ -290,7 +290,9 @@ _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BLOCK = 1 << 20
 
 
-def with_long_lines(source: Source, files: Sequence[SourceFile], ends: bytes) -> list[LeftOutFile]:
+def with_long_lines(
+    source: SourceFiles, files: Sequence[SourceFile], ends: bytes
+) -> list[LeftOutFile]:
     """Return the files with a line of more than LONGEST_LINE bytes; `ends` are the bytes, any of
     which ends a line.
 
@@ -304,7 +306,7 @@ def with_long_lines(source: Source, files: Sequence[SourceFile], ends: bytes) ->
     return [LeftOutFile(file.name, why) for file in files if _has_long_line(source, file, ends)]
 
 
-def _has_long_line(source: Source, given: SourceFile, ends: bytes) -> bool:
+def _has_long_line(source: SourceFiles, given: SourceFile, ends: bytes) -> bool:
     codec, so_far = _COMPRESSED.get(given.name[given.name.rfind(".") :].lower()), 0
     if given.size <= LONGEST_LINE and codec is None:
         return False

@@ -9,22 +9,24 @@ import contextlib
 import io
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import obstore
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError
 from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
 from tidegate.core import layout, locations
+from tidegate.core.plan import LeftOutFile
 from tidegate.core.source_root import Root
 from tidegate.core.wording import one_line
-from tidegate.errors import ConfigurationError
-from tidegate.lake import conditional_put, large_copies, s3_settings
+from tidegate.errors import ConfigurationError, SourceUnavailable
+from tidegate.lake import conditional_put, large_copies, s3_settings, source_names
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store_errors import (
@@ -33,7 +35,7 @@ from tidegate.lake.store_errors import (
     as_lake_errors,
     refuse_another_size,
 )
-from tidegate.lake.store_protocol import Listed, Result, Source, Store, T
+from tidegate.lake.store_protocol import Found, Listed, Result, SourceFiles, Store, T
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
@@ -179,15 +181,52 @@ def open_store(lake: str, pipeline: str) -> Store:
         raise ConfigurationError(f"lake {lake!r}: {one_line(error)}") from None
 
 
+class FileSource:
+    """The files of a directory or a bucket: `tidegate.lake.store_protocol.SourceFiles`."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.has_content_etags = not root.url.startswith("file://")
+
+    def files(self) -> Iterator[Found | LeftOutFile]:
+        return source_names.list_files(self.root, self._store)
+
+    def open(self, name: str) -> IO[bytes]:
+        with self._reading(name):
+            return reader(self._store, name, errors=lambda: self._reading(name))
+
+    @cached_property
+    def _store(self) -> Obstore:
+        try:
+            return opened(self.root.url)
+        except (BaseError, ValueError, OSError) as error:
+            raise SourceUnavailable(
+                f"source {self.root.url} cannot be opened: {one_line(error)}; make it, or correct "
+                "`source.path`"
+            ) from error
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except PermissionError:
+            raise
+        except PermissionDeniedError as error:
+            raise PermissionError(one_line(error)) from error
+        except (BaseError, OSError) as error:
+            raise SourceUnavailable(
+                f"source {self.root.url}: {name} cannot be read now: {one_line(error)}. Nothing "
+                "was sent"
+            ) from error
+
+
 class KnownStores:
     """A directory, or a bucket of S3."""
 
     def open(self, lake: str, pipeline: str) -> Store:
         return open_store(lake, pipeline)
 
-    def source(self, root: Root) -> Source:
-        from tidegate.lake.source_names import FileSource
-
+    def source(self, root: Root) -> SourceFiles:
         return FileSource(root)
 
 

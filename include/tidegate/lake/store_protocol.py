@@ -26,7 +26,7 @@ class Found(NamedTuple):
     modified: float
 
 
-class Source(Protocol):
+class SourceFiles(Protocol):
     """The files of an egress source: those below its root whose names match.
 
     `has_content_etags`: the etag of a file changes only with its content.
@@ -59,7 +59,7 @@ class Stores(Protocol):
         Asks nobody. ConfigurationError for a lake that no store can be.
         """
 
-    def source(self, root: Root) -> Source:
+    def source(self, root: Root) -> SourceFiles:
         """Return the files below the root of an egress source. Asks nobody."""
 
 

@@ -18,9 +18,9 @@ from obstore.store import MemoryStore
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
 from tidegate.errors import SourceUnavailable
-from tidegate.lake import source_names, sources
+from tidegate.lake import sources, store
 from tidegate.lake.store import STORES
-from tidegate.lake.store_protocol import Source
+from tidegate.lake.store_protocol import SourceFiles
 
 
 def fill(root: Path, *names: str) -> None:
@@ -173,7 +173,7 @@ def parquet(path: Path, **columns: list[object]) -> SourceFile:
 
 
 def read_footers(
-    source: Source, files: list[SourceFile]
+    source: SourceFiles, files: list[SourceFile]
 ) -> tuple[list[SourceFile], list[LeftOutFile]]:
     """Return the whole files, and the others."""
     found = list(sources.read_footers(source, files, len(files))[1])
@@ -265,7 +265,7 @@ class Bucket:
         for file in self.files:
             obstore.put(self.store, file.name, content.getvalue())
         self.source = STORES.source(Root.of("s3://bucket/in"))
-        monkeypatch.setattr(source_names, "opened", lambda _: self.store)
+        monkeypatch.setattr(store, "opened", lambda _: self.store)
         self._open = obstore.open_reader
         monkeypatch.setattr(obstore, "open_reader", self.open)
 
