@@ -12,7 +12,7 @@ from support.default_settings import SETTINGS
 from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, MANIFEST, PLAN
 from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import (
     Commit,

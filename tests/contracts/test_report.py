@@ -9,8 +9,8 @@ import pytest
 from support import staged_attempts
 from support.default_settings import SETTINGS
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core import layout
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange

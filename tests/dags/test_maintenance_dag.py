@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from tidegate import flows
-from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Commit, Origin, Receipt, Reference
 from tidegate.lake.ledger import Ledger

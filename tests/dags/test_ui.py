@@ -28,7 +28,7 @@ from support.status_page import (
     cells,
 )
 from tidegate import ui
-from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
 from tidegate.errors import BrokerUnreachable

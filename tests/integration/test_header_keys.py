@@ -10,7 +10,7 @@ from support import topic_records
 from support.cli_user import Terminal
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.consumer import probe, reading
-from tidegate.broker.header_keys import NotUtf8
+from tidegate.core.cluster_answers import NotUtf8
 from tidegate.core.offsets import OffsetRange
 from tidegate_local.kafka import Broker
 

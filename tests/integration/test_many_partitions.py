@@ -11,8 +11,8 @@ import pytest
 
 from support.ingest_steps import plan
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core import layout
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account
 from tidegate.core.files import LakeFile, Part, final_name

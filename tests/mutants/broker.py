@@ -361,7 +361,7 @@ MUTANTS = (
     ),
     Mutant(
         "a header key that is not UTF-8 is read",
-        "read_leniently",
+        "consumer._consumer",
         "    memory_records.DefaultRecordBatch = _Batch\n",
         "    pass\n",
         "tests/integration/test_header_keys.py::test_what_a_consumer_has_of_it",

@@ -25,9 +25,7 @@ import pytest
 from nets.objects import Gate, Handle, Objects, Whole
 from support.staged_attempts import lake_table
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.broker.consumer import Probe
-from tidegate.broker.target import TargetState, TargetSurvey
+from tidegate.core.cluster_answers import Probe, Survey, TargetState, TargetSurvey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.requests import Backfill, FileReplay, Replay
 from tidegate.egress.release import release

@@ -10,8 +10,8 @@ from typing import Any
 
 from support import staged_attempts
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core import canonical, layout
+from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.core.entries import Account, Commit, Gap, Reference
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Replay

@@ -10,8 +10,7 @@ import pytest
 
 from support import staged_attempts
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.broker.consumer import Probe
+from tidegate.core.cluster_answers import Probe, Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError, StageFailed, TidegateError

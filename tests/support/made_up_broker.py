@@ -1,6 +1,6 @@
 """What a broker answers, without one."""
 
-from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.maintenance import cursor
 

@@ -22,7 +22,7 @@ from support.egress_world import (
 from support.ingest_steps import plan, publish, stage
 from support.ingest_world import World, ranges
 from tidegate import flows
-from tidegate.broker.target import TargetSurvey
+from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account, Claim, Commit, Decoded, Gap, Origin, Reference, Release
 from tidegate.core.fold import Fold

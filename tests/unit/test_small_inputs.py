@@ -17,9 +17,9 @@ import pytest
 from support import staged_attempts
 from support.egress_world import World, target_of
 from support.staged_attempts import ledger_of, plan_of
-from tidegate.broker.consumer import Record
 from tidegate.cli import console, main
 from tidegate.core import layout, replacement, sampled_columns, schema
+from tidegate.core.cluster_answers import Record
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.core.offsets import OffsetRange
 from tidegate.egress.proposal import columns_of

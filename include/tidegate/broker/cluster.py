@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import tenacity
@@ -21,9 +21,9 @@ from tidegate.broker import bootstrap_servers
 from tidegate.broker.client_errors import TIMEOUT_MS, connection_errors, request_errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.throttling import PatientConnections
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.nearest import did_you_mean
-from tidegate.core.partition import TopicState
 from tidegate.core.unreadable_records import LATEST_MS
 from tidegate.errors import BrokerError, BrokerTooOld, BrokerUnreachable, TidegateError
 
@@ -35,86 +35,6 @@ _TRIES = 3
 _ELECTION = 1.0  # seconds that the election of a new leader may take
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TopicIdentity:
-    """A topic's id, each partition's leader epoch, and the partitions that now have no leader.
-
-    `readable`: this user may READ it, or the broker does not say.
-    """
-
-    topic_id: str
-    epochs: Mapping[int, int]
-    leaderless: frozenset[int] = frozenset()
-    readable: bool = True
-
-
-@dataclass(frozen=True)
-class Survey:
-    """The state of some topics of a cluster; topics that do not exist, or are hidden, are missing.
-
-    Partitions without a leader have no watermarks. Each epoch came with the answer that holds the
-    partition's end: nothing below that end was written under a later one. `too_late` has, for
-    partitions with such a record, the first offset whose timestamp Spark cannot convert.
-    """
-
-    cluster_id: str
-    identities: Mapping[str, TopicIdentity]
-    watermarks: Mapping[str, Mapping[int, Watermarks]]
-    too_late: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-
-    @property
-    def topic_ids(self) -> dict[str, str]:
-        return {topic: each.topic_id for topic, each in self.identities.items()}
-
-    @property
-    def leaderless(self) -> dict[str, list[int]]:
-        """The partitions without a leader, of topics that have any."""
-        topics = self.identities.items()
-        return {name: sorted(topic.leaderless) for name, topic in topics if topic.leaderless}
-
-    def state(
-        self,
-        topic: str,
-        assigned: Mapping[str, Collection[int]] | None = None,
-        cuts: Mapping[tuple[str, int], int] | None = None,
-    ) -> TopicState:
-        """Return what the judge of partitions asks of a topic: of those that are `assigned`.
-
-        `cuts` are the offsets at which logs were truncated below their cursors.
-        """
-        if topic not in self.identities:
-            return TopicState()
-        found = TopicState(
-            self.identities[topic].topic_id,
-            self.watermarks.get(topic, {}),
-            self.identities[topic].leaderless,
-            {p: cut for (name, p), cut in (cuts or {}).items() if name == topic},
-            self.too_late.get(topic, {}),
-        )
-        return found.only(None if assigned is None else assigned.get(topic, ()))
-
-    def only(self, partitions: Mapping[str, Collection[int]] | None) -> Survey:
-        """Return the survey of these partitions alone, by topic; for None, of all."""
-        if partitions is None:
-            return self
-        chosen = {topic: frozenset(partitions.get(topic, ())) for topic in self.identities}
-        return replace(
-            self,
-            identities={
-                topic: replace(each, leaderless=each.leaderless & chosen[topic])
-                for topic, each in self.identities.items()
-            },
-            watermarks={
-                topic: {p: m for p, m in marks.items() if p in chosen[topic]}
-                for topic, marks in self.watermarks.items()
-            },
-            too_late={
-                topic: {p: offset for p, offset in offsets.items() if p in chosen[topic]}
-                for topic, offsets in self.too_late.items()
-            },
-        )
 
 
 def with_retries(settings: KafkaSettings, request: str, least: int = 1) -> tenacity.Retrying:

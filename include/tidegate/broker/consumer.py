@@ -5,45 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
+from kafka.record import memory_records
+from kafka.record.default_records import DefaultRecordBatch
 
-from tidegate.broker import bootstrap_servers, header_keys
+from tidegate.broker import bootstrap_servers
 from tidegate.broker.client_errors import connection_errors, request_errors
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.core.cluster_answers import NotUtf8, Probe, Reader, Record
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError
 
 T = TypeVar("T")
 _READ = "READ on the topic"
 _POLL_MS = 200
-
-
-class Record(NamedTuple):
-    """One record as a consumer sees it; `timestamp` in milliseconds since the epoch."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-    timestamp_type: int
-    headers: tuple[tuple[str, bytes | None], ...]
-
-
-Reader = Callable[[OffsetRange, str], Iterator[Record]]
-"""Yields the visible records of a range under an isolation; one range at a time."""
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What a consumer found in a hole; `unprovable` if the broker no longer has its offsets."""
-
-    hole: OffsetRange
-    outcome: Literal["empty", "visible", "unprovable"]
-    offset: int | None = None  # of the first visible record
 
 
 @contextmanager
@@ -133,7 +111,7 @@ def first_batches(
 
 @contextmanager
 def _consumer(settings: KafkaSettings, isolation: str, **options: Any) -> Iterator[Any]:
-    header_keys.read_leniently()
+    memory_records.DefaultRecordBatch = _Batch  # of all consumers of this process
     with connection_errors(settings):
         consumer = KafkaConsumer(
             **{
@@ -171,3 +149,34 @@ def _records(consumer: Any, r: OffsetRange, patience: float, *, most: int) -> It
                 "it holds a record; try again",
                 position=at,
             )
+
+
+class _Bytes(bytes):
+    """The content of a batch, whose slices are decoded without an error."""
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        return _Bytes(found) if isinstance(at, slice) else found
+
+    def decode(self, encoding: str = "utf-8", _: str = "strict") -> str:
+        try:
+            return super().decode(encoding)
+        except UnicodeDecodeError:
+            return NotUtf8(super().decode(encoding, "replace"))
+
+
+class _Batch(DefaultRecordBatch):  # type: ignore[misc]
+    """A batch whose header keys need not be UTF-8: producers in Go and C write what they are given.
+
+    kafka-python refuses the whole batch as corrupt, and nothing is: Spark, as every Java consumer,
+    reads U+FFFD in place of such bytes.
+    """
+
+    _buffer: Any
+
+    def _read_msg(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super()._read_msg(*args, **options)
+        except UnicodeDecodeError:
+            self._buffer = _Bytes(self._buffer)
+            return super()._read_msg(*args, **options)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.broker.client_settings import KafkaSettings
@@ -101,13 +100,3 @@ def first_timestamps(
 
 def _first_timestamp(records: list[Any]) -> int:
     return int(records[0].timestamp)
-
-
-def iso(timestamp_ms: int | None) -> str | None:
-    """Return a timestamp in epoch ms as text; None for none, or for one beyond the year 9999."""
-    try:
-        if timestamp_ms is None:
-            return None
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError):
-        return None

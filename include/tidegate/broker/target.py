@@ -4,46 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kafka import errors as kafka_errors
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, topic_id
+from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.errors import BrokerError, NotAuthorised, UnknownTopic
 
 _NEEDED = ("READ", "WRITE", "DESCRIBE_CONFIGS")
 _CONFIGS = ("max.message.bytes", "cleanup.policy", "compression.type")
 _DEFAULT_LARGEST = 1_048_588
-
-
-@dataclass(frozen=True)
-class TargetState:
-    """One topic: `ends` are high watermarks, `largest` the most bytes of a batch.
-
-    In a `compacted` topic an older record of a key may be removed at any time. `topic_id` is empty
-    if the topic does not exist yet. `compression` is the codec that brokers store records with;
-    `producer`: the producer's.
-    """
-
-    topic_id: str
-    ends: Mapping[int, int]
-    largest: int
-    compacted: bool
-    compression: str = "producer"
-
-    @property
-    def partitions(self) -> int:
-        return len(self.ends)
-
-
-@dataclass(frozen=True)
-class TargetSurvey:
-    """The target topics of a cluster."""
-
-    cluster_id: str
-    topics: Mapping[str, TargetState]
 
 
 def survey_target(

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.consumer import Reader, reading
+from tidegate.broker.consumer import reading
+from tidegate.core.cluster_answers import Reader
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import Scan, Unreadable, is_readable, scanned

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.target import TargetState, auto_creates, survey_target
+from tidegate.broker.target import auto_creates, survey_target
+from tidegate.core.cluster_answers import TargetState
 from tidegate.core.entries import Claim
 from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.wording import counted

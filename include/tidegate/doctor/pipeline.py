@@ -13,9 +13,10 @@ from importlib.metadata import version
 from croniter import croniter
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Cluster, Survey, survey
+from tidegate.broker.cluster import Cluster, survey
 from tidegate.broker.open_transactions import open_since
-from tidegate.broker.retention import Retention, iso, retentions
+from tidegate.broker.retention import Retention, retentions
+from tidegate.core.cluster_answers import Survey, iso
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import problems
 from tidegate.core.fold import Fold

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidegate.broker.target import TargetSurvey
+from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim, Release
 from tidegate.core.judge import Adopt, Lost, Moved, PartlyCovered, Refused
 from tidegate.core.plan import LeftOutFile, Plan

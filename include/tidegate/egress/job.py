@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.broker.target import TargetSurvey
 from tidegate.core import layout, provenance
+from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
 from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_record, window_of

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate import faults
-from tidegate.broker.target import TargetSurvey, survey_target
+from tidegate.broker.target import survey_target
 from tidegate.core.chunking import chunked
+from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.fold import REPLAY, RESEND, Fold
 from tidegate.core.judge import moved
 from tidegate.core.offsets import Window

@@ -13,8 +13,8 @@ from typing import Any
 
 import tidegate
 from tidegate import faults
-from tidegate.broker.target import TargetSurvey
 from tidegate.core import row_digest
+from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim, Receipt
 from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.wording import counted

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import xxhash
 
-from tidegate.broker.consumer import Reader, Record
 from tidegate.core import provenance
+from tidegate.core.cluster_answers import Reader, Record
 from tidegate.core.offsets import OffsetRange
 
 ISOLATION = "read_uncommitted"

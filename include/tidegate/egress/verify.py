@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, survey
-from tidegate.broker.consumer import Reader, reading
+from tidegate.broker.cluster import survey
+from tidegate.broker.consumer import reading
 from tidegate.broker.target import compacted
 from tidegate.core import provenance, row_digest
+from tidegate.core.cluster_answers import Reader, Survey
 from tidegate.core.entries import Commit, Receipt
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.wording import counted

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.broker.cluster import Cluster, Survey
+from tidegate.broker.cluster import Cluster
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import (
     Draft,

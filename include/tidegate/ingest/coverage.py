@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.retention import expiries, iso
+from tidegate.broker.retention import expiries
+from tidegate.core.cluster_answers import iso
 from tidegate.core.coverage import CoverageInterval, partition_coverage
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.broker.cluster import Cluster, Survey, survey
+from tidegate.broker.cluster import Cluster, survey
 from tidegate.broker.retention import expiries
 from tidegate.broker.unreadable import find
 from tidegate.core import decoding, replacement, unreadable_records
 from tidegate.core.chunking import chunked
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.draft import Draft, draft_live
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Plan

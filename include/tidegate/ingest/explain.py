@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidegate.broker.cluster import Survey
-from tidegate.broker.retention import expiries, iso
+from tidegate.broker.retention import expiries
+from tidegate.core.cluster_answers import Survey, iso
 from tidegate.core.cursor import Progress
 from tidegate.core.draft import Draft
 from tidegate.core.fold import Fold

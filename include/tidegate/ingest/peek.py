@@ -9,10 +9,10 @@ from typing import Any
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, survey
-from tidegate.broker.consumer import Record, reading
-from tidegate.broker.retention import iso
+from tidegate.broker.consumer import reading
 from tidegate.core import columns
 from tidegate.core.boundaries import milliseconds
+from tidegate.core.cluster_answers import Record, iso
 from tidegate.core.cursor import Watermarks
 from tidegate.core.decoding import UNDECODABLE, of_topic
 from tidegate.core.offsets import OffsetRange

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tidegate import faults
-from tidegate.broker.cluster import Survey
 from tidegate.broker.unreadable import find
 from tidegate.core import decoding
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.draft import Draft
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.broker.cluster import Survey
 from tidegate.core import replacement, windows
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import Draft
 from tidegate.core.files import Tile, tiles_of

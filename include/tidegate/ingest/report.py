@@ -8,7 +8,8 @@ from typing import Any
 
 from tidegate.broker.cluster import survey
 from tidegate.broker.open_transactions import open_since
-from tidegate.broker.retention import expiries, iso
+from tidegate.broker.retention import expiries
+from tidegate.core.cluster_answers import iso
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange

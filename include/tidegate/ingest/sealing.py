@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import tidegate
 from tidegate import faults
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, survey
+from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import probe
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Abandon, Gap
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live

@@ -14,8 +14,8 @@ from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 
-from tidegate.broker.cluster import Survey
 from tidegate.core import decoding
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted, duration
 from tidegate.errors import (

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from tidegate.broker import consumer_groups
-from tidegate.broker.cluster import Cluster, Survey, survey
+from tidegate.broker.cluster import Cluster, survey
 from tidegate.core.boundaries import milliseconds
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
 from tidegate.errors import ConfigurationError

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.open_transactions import open_since
-from tidegate.broker.retention import iso
 from tidegate.core import partition
+from tidegate.core.cluster_answers import iso
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import problems
 from tidegate.core.fold import Fold

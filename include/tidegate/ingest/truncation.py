@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey
 from tidegate.broker.epochs import epoch_ends
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange

@@ -12,12 +12,11 @@ import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidegate.broker import header_keys
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, survey
-from tidegate.broker.consumer import Reader, Record, reading
-from tidegate.broker.header_keys import NotUtf8
+from tidegate.broker.cluster import survey
+from tidegate.broker.consumer import reading
 from tidegate.core import columns, layout
+from tidegate.core.cluster_answers import NotUtf8, Reader, Record, Survey, are_equal
 from tidegate.core.entries import Account, Commit
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
@@ -315,7 +314,7 @@ def _is_as_spark_reads(row: Record, record: Record) -> bool:
     keys, values = zip(*row.headers, strict=True) if row.headers else ((), ())
     theirs, others = zip(*record.headers, strict=True) if record.headers else ((), ())
     same = row._replace(headers=()) == record._replace(headers=()) and values == others
-    return same and header_keys.are_equal(keys, theirs)
+    return same and are_equal(keys, theirs)
 
 
 def _rows(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[Record]:

@@ -26,7 +26,7 @@ from tidegate.core.plan import LeftOutFile
 from tidegate.core.source_root import Root
 from tidegate.core.wording import one_line
 from tidegate.errors import ConfigurationError, SourceUnavailable
-from tidegate.lake import conditional_put, large_copies, s3_settings, source_names
+from tidegate.lake import conditional_put, large_copies, s3_settings
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store_errors import (
@@ -189,6 +189,8 @@ class FileSource:
         self.has_content_etags = not root.url.startswith("file://")
 
     def files(self) -> Iterator[Found | LeftOutFile]:
+        from tidegate.lake import source_names
+
         return source_names.list_files(self.root, self._store)
 
     def open(self, name: str) -> IO[bytes]:

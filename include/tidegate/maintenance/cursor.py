@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, survey
+from tidegate.broker.cluster import survey
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.fold import Fold
 from tidegate.core.nearest import did_you_mean

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Cluster, Survey
+from tidegate.broker.cluster import Cluster
 from tidegate.core.boundaries import Boundary, clamped, milliseconds
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
 from tidegate.errors import BrokerError

@@ -8,7 +8,8 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 
 from tidegate.broker import cluster
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Cluster, Survey, TopicIdentity
+from tidegate.broker.cluster import Cluster
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 
 

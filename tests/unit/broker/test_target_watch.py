@@ -9,8 +9,8 @@ import pytest
 
 from tidegate.broker import target_watch
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import TopicIdentity
 from tidegate.broker.target_watch import TargetWatch
+from tidegate.core.cluster_answers import TopicIdentity
 from tidegate.errors import BrokerError
 
 KAFKA = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})

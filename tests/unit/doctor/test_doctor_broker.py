@@ -10,10 +10,9 @@ import pytest
 
 from support.doctor_checks import overwrite, states_and_text
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.retention import Retention
-from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core import layout
+from tidegate.core.cluster_answers import Survey, TargetState, TargetSurvey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Claim, Commit, Receipt, Reference, Release
 from tidegate.core.nearest import did_you_mean

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.egress_world import World, commit_range, lake_ledger, target_of
-from tidegate.broker.target import TargetSurvey
+from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Adoption, Origin
 from tidegate.lake.ledger import Ledger
 

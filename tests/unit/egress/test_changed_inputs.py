@@ -9,7 +9,7 @@ import pytest
 
 from support.egress_world import World, dies_while_sending, sends_all, target_of
 from tidegate import flows
-from tidegate.broker.target import TargetState, TargetSurvey
+from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.egress.publish import publish
 from tidegate.egress.release import release
 from tidegate.errors import (

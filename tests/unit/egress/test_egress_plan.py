@@ -24,7 +24,7 @@ from support.egress_world import (
 )
 from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.target import TargetState, TargetSurvey
+from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.core.fold import RESEND
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile

@@ -20,8 +20,8 @@ from support.egress_world import (
 )
 from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Cluster, Survey, TopicIdentity
-from tidegate.broker.target import TargetSurvey
+from tidegate.broker.cluster import Cluster
+from tidegate.core.cluster_answers import Survey, TargetSurvey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import REPLAY
 from tidegate.core.offsets import OffsetRange

@@ -9,9 +9,8 @@ import pytest
 
 from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.broker.consumer import Record
 from tidegate.core import layout, row_digest
+from tidegate.core.cluster_answers import Record, Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Receipt
 from tidegate.core.offsets import OffsetRange

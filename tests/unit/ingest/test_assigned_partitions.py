@@ -11,8 +11,8 @@ from support import ingest_world
 from support.ingest_steps import explain, plan
 from support.ingest_world import ranges
 from tidegate import flows
-from tidegate.broker.cluster import Survey
 from tidegate.core.boundaries import Boundary, milliseconds
+from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay

@@ -8,9 +8,9 @@ import pytest
 
 from support import ingest_steps, staged_attempts
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core import layout
 from tidegate.core.boundaries import Boundary, milliseconds
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.offsets import OffsetRange

@@ -7,8 +7,8 @@ import pytest
 from support import ingest_world, staged_attempts, store_requests
 from support.ingest_steps import plan, publish, stage, verdict
 from support.ingest_world import ranges
-from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core import layout
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.requests import Backfill, Replay
 from tidegate.errors import (

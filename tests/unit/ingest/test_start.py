@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Origin
 from tidegate.core.fold import Fold

@@ -14,8 +14,9 @@ import pytest
 
 from support import staged_attempts
 from support.staged_attempts import check, plan_of, stage, write_file
-from tidegate.broker.cluster import Survey, TopicIdentity, Watermarks
+from tidegate.broker.cluster import Watermarks
 from tidegate.core import canonical
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.entries import Abandon, Account
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange

@@ -11,9 +11,8 @@ import pytest
 
 from support import ingest_world, staged_attempts
 from tidegate import flows
-from tidegate.broker.cluster import Survey
-from tidegate.broker.consumer import Record
 from tidegate.core import canonical, layout, replacement
+from tidegate.core.cluster_answers import Record, Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange

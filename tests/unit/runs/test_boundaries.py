@@ -10,8 +10,9 @@ import pytest
 from support import staged_attempts
 from support.ingest_steps import plan
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Cluster, Survey, TopicIdentity
+from tidegate.broker.cluster import Cluster
 from tidegate.core.boundaries import Boundary, milliseconds
+from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Abandon, Origin
 from tidegate.core.offsets import OffsetRange
