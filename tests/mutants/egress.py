@@ -358,6 +358,13 @@ MUTANTS = (
         "tests/unit/egress/test_lake_source.py::test_late_ranges_are_excluded_where_the_order_must_hold",
     ),
     Mutant(
+        "what is sealed is not released to be sent again",
+        "release.release",
+        'if how == "resend" and store.size(',
+        'if how == "never" and store.size(',
+        "tests/unit/egress/test_egress_release.py::test_what_is_sealed_is_not_sent_again",
+    ),
+    Mutant(
         "late ranges are looked for behind the claim",
         "_late_partitions",
         "    if late and in_order and claim.supersedes is None:\n",

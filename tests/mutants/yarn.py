@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "a release withdraws the job",
         "release.release",
-        "        withdraw(Attempt(plan_id, 0, claim.attempt), store)\n",
+        "        withdraw(attempt, store)\n",
         "        pass\n",
         f"{_TAKEOVER}::test_a_release_withdraws_the_job",
     ),

@@ -31,8 +31,9 @@ def release(
     """End an open claim; without `plan_id` the only open one (contract: `release --json`).
 
     With `resend`, a later run sends its files as if they had never been sent; `declare sent` counts
-    them as sent. Raises NotClaimed if there is no such claim, or more than one without `plan_id`;
-    SenderAlive if its sender runs on this machine, or YARN shows that it runs.
+    them as sent. Raises NotClaimed if there is no such claim, more than one without `plan_id`, or
+    if an attempt is sealed and would be sent again. Raises SenderAlive if its sender runs on this
+    machine, or YARN shows that it runs.
     """
     ledger = Ledger(store, spec.name)
     claims = ledger.fold.claims
@@ -62,8 +63,16 @@ def release(
             sender=dict(claim.sender),
             plan_id=plan_id,
         )
+    attempt = Attempt(plan_id, 0, claim.attempt)
+    if how == "resend" and store.size(attempt.manifest_path) is not None:
+        raise NotClaimed(
+            f"plan {plan_id}: attempt {claim.attempt} has sent all of it, and only its commit is "
+            "missing. Repeat the run, or clear its task that publishes. `--how declare-sent` also "
+            "counts it as sent, and `tidegate replay` sends it again after that",
+            open=list(claims),
+        )
     if "application" in claim.sender:  # a driver that has not read its job never will
-        withdraw(Attempt(plan_id, 0, claim.attempt), store)
+        withdraw(attempt, store)
     outcome = ledger.append(Release(plan_id, claim.attempt, how, reason), run=run)
     if isinstance(outcome, Lost):
         raise NotClaimed(f"plan {plan_id}: another process has just ended its claim")

@@ -8,6 +8,7 @@ import pytest
 
 from support.egress_world import Application, World, dies_while_sending, sends_all, target_of
 from tidegate import flows
+from tidegate.core.entries import Release
 from tidegate.egress.publish import publish
 from tidegate.egress.release import release
 from tidegate.errors import (
@@ -57,6 +58,16 @@ def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
     ] == ["a"]
 
 
+def test_what_is_sealed_is_not_sent_again(world: World) -> None:
+    """Between the steps that send and publish nobody runs: its commit alone is missing."""
+    world.put(a="1")
+    world.send("A")
+    with pytest.raises(NotClaimed, match="has sent all of it, and only its commit is missing"):
+        release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")
+    assert world.send_and_publish("A")["rows"] == 1
+    assert len(world.ran) == 1
+
+
 def test_released_as_sent(world: World) -> None:
     """Nobody sends the files again; the run that did ends without a commit."""
     world.put(a="1", b="2")
@@ -74,13 +85,13 @@ def test_released_as_sent(world: World) -> None:
 
 
 def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
-    """Whoever released it has decided; the sealed attempt is abandoned."""
+    """It was sealed elsewhere after the operator had looked: the attempt is abandoned."""
     world.put(a="1")
     world.send("A")
     sealed = deliveries.sealed(world.run().store(), world.plan("A").plan, world.fold)
     assert sealed is not None
-    release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")
     ledger = world.run().ledger(world.run().store())
+    ledger.append(Release(sealed.plan_id, sealed.attempt, "resend", "looked"), run="me")
     plan = plans.latest(world.run("A").store(), world.run("A").key).plan
     outcome = deliveries.commit(ledger, plan, sealed, run="A")
     assert "abandoned" in str(outcome)
