@@ -198,7 +198,8 @@ def test_every_mutant_can_be_planted():
     for mutant in MUTANTS:
         file, text = mutant.applied()
         assert text != (PRODUCT / file).read_text(), mutant.name
-        assert (PROJECT / mutant.test.partition("::")[0]).is_file(), mutant.name
+        path, _, test = mutant.test.partition("::")
+        assert f"def {test.partition('[')[0]}" in (PROJECT / path).read_text(), mutant.name
 
 
 def test_black_box_scenarios_know_only_commands():

@@ -49,14 +49,14 @@ MUTANTS = (
         "sealing._give_up",
         "if opened.store.size(attempt.manifest_path) is not None:",
         "if False:",
-        "tests/unit/ingest/test_ingest_runs.py::test_a_sealed_attempt_is_not_deleted_or_given_up",
+        "tests/unit/ingest/test_finished_chunks.py::test_a_sealed_attempt_is_not_deleted_or_given_up",
     ),
     Mutant(
         "no sealed attempt is deleted as unfinished",
         "delete_unfinished",
         "if opened.store.size(attempt.manifest_path) is not None:",
         "if False:",
-        "tests/unit/ingest/test_ingest_runs.py::test_a_sealed_attempt_is_not_deleted_or_given_up",
+        "tests/unit/ingest/test_finished_chunks.py::test_a_sealed_attempt_is_not_deleted_or_given_up",
     ),
     Mutant(
         "a skipped chunk is not done",
@@ -78,7 +78,7 @@ MUTANTS = (
         "plan.is_done",
         "fold.covers(",
         "fold.covered_part(",
-        "tests/unit/ingest/test_ingest_runs.py::test_a_chunk_that_others_have_committed_in_part",
+        "tests/unit/ingest/test_finished_chunks.py::test_a_chunk_that_others_have_committed_in_part",
     ),
     Mutant(
         "a replay is done by its own commit alone",
@@ -104,7 +104,7 @@ MUTANTS = (
         if not plan.replay
         or not not_live(fold, plan.topics, plan.chunks[a.chunk], plan.replaces(a.chunk))
     ]""",
-        "tests/unit/ingest/test_ingest_runs.py::test_a_replay_that_others_were_quicker_than",
+        "tests/unit/ingest/test_finished_chunks.py::test_a_replay_that_others_were_quicker_than",
     ),
     Mutant(
         "the files of an attempt have the sizes of its manifest",
@@ -158,7 +158,7 @@ MUTANTS = (
         "ingest.publish.publish",
         "missing = chunks_to_commit(ledger.refresh(), plan)",
         "pass",
-        "tests/unit/ingest/test_ingest_runs.py::test_a_publisher_that_another_one_has_overtaken",
+        "tests/unit/ingest/test_finished_chunks.py::test_a_publisher_that_another_one_has_overtaken",
     ),
     Mutant(
         "a replay has no marker",
@@ -204,7 +204,7 @@ MUTANTS = (
         return False""",
         """except LakeDamaged:
         return True""",
-        "tests/unit/lake/test_sweeping.py::test_what_a_damaged_plan_has_staged_is_kept",
+        "tests/unit/lake/test_finished_attempts.py::test_what_a_damaged_plan_has_staged_is_kept",
     ),
     Mutant(
         "a finished attempt whose record is damaged is given up one day",
@@ -222,7 +222,7 @@ MUTANTS = (
         return True""",
         """except OtherFormat:
         return False""",
-        "tests/unit/lake/test_sweeping.py::test_what_a_newer_release_has_finished_is_kept",
+        "tests/unit/lake/test_finished_attempts.py::test_what_a_newer_release_has_finished_is_kept",
     ),
     Mutant(
         "an attempt of no chunk is not sealed",
