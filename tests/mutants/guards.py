@@ -264,7 +264,7 @@ MUTANTS = (
         "attempts._finished",
         "or attempt in fold.abandoned",
         "",
-        "tests/unit/lake/test_committing.py",
+        "tests/unit/lake/test_attempts.py::test_an_abandoned_attempt_does_not_count",
     ),
     Mutant(
         "offsets without a row are looked into",

@@ -252,6 +252,8 @@ def test_a_sender_that_may_be_alive_stops_other_runs(world: World) -> None:
     for run_id in ("A", "B"):
         with pytest.raises(SenderAlive, match="not proven dead"):
             world.send(run_id)
+    with pytest.raises(SenderAlive, match="not proven dead"):
+        world.plan("B")
     assert (world.fold.n, len(world.ran)) == (before, 1)
 
 
