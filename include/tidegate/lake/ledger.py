@@ -284,7 +284,7 @@ def refuse_absent(store: Store, fold: Fold) -> None:
     """
     if fold.n:
         return
-    if store.names(layout.PLACED) or store.names(layout.DATA):
+    if store.names(layout.PLACED) or store.objects(layout.DATA):
         raise LedgerCorrupt(
             f"the lake at {store.url} has committed files, and no ledger: it was lost. Nothing was "
             "done; restore `_tidegate/log/` from a copy, and start no run before"
