@@ -79,6 +79,37 @@ def test_a_pattern_that_backtracks(tmp_path):
     examined(tmp_path, f"name: p\nkind: ingest\nlake: /lake\npattern: '(a+)+b'\n{decode}")
 
 
+def test_what_a_broken_file_says_of_its_schedule(tmp_path, monkeypatch):
+    """Read for the DAG that shows its error, when all DAGs are parsed."""
+    from tidegate.pipelines import files
+
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    path = tmp_path / "p.yaml"
+    path.write_text(f"kind: ingest # a # b\nbad: 1\nschedule: 'a{' ' * 120_000}b'  # daily\n")
+    bounded(lambda: files.said("p"))
+    said = files.said("p")
+    assert (said["kind"], said["schedule"][:2], said["schedule"][-2:]) == ("ingest", "a ", " b")
+
+
+def test_a_decimal_of_many_bytes():
+    """Of a `fixed` of ten gigabytes Spark takes 38 digits, as of one of 2,000 bytes."""
+    from tidegate.core import avro
+
+    for size in (16, 19, 20, 2_000, 10**10):
+        fixed = {"type": "fixed", "name": "f", "size": size, "logicalType": "decimal"}
+        field = {"name": "x", "type": {**fixed, "precision": 38}}
+        text = json.dumps({"type": "record", "name": "r", "fields": [field]})
+        bounded(lambda text=text: avro.columns(text))
+        assert [str(each.type) for each in avro.columns(text)] == ["DECIMAL(38,0)"]
+
+
+def test_a_glob_of_many_directories():
+    from tidegate.core.source_root import Root
+
+    root = Root.of("/in/" + "**/" * 40_000 + "a")
+    bounded(lambda: [root.matches("x/y/z") for _ in range(10)])
+
+
 def test_a_schema_of_many_columns():
     from tidegate.core import schema
 

@@ -21,7 +21,8 @@ from tidegate.cli import console, main
 from tidegate.core import layout, replacement, sampled_columns, schema
 from tidegate.core.cluster_answers import Record
 from tidegate.core.decoding import Decoder, Decoding
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.offsets import OffsetRange, parse_spark_offsets
+from tidegate.core.schema import SchemaError
 from tidegate.egress.proposal import columns_of
 from tidegate.errors import ConfigurationError, LakeDamaged
 from tidegate.ingest import peek as peeking
@@ -438,3 +439,30 @@ def test_a_late_copy_of_a_kept_file_is_looked_for_one_day(tmp_path: Path) -> Non
         assert (old.exists(), store.size(layout.cleared(m))) == (kept, None), hours
     plan_after(8 * 24 + 1)
     assert store.size(layout.cleared(m)) is not None
+
+
+@pytest.mark.parametrize("depth", [600, 900, 5000])
+def test_a_record_of_many_levels_is_proposed_as_text(depth: int) -> None:
+    """Of a sample of a topic: it stops no `init` and no `fit`."""
+    value = b'{"a":' * depth + b"1" + b"}" * depth
+    found = sampled_columns.of_objects([value, b'{"b":1}'])
+    assert found[-1] == schema.Field("b", schema.Type("bigint"))
+
+
+def test_offsets_that_are_none() -> None:
+    for text, said in (
+        ('{"t":' + "[" * 5000, "nested too deep"),
+        ('{"t":{"0":1,"00":2}}', "a partition stands there twice"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            parse_spark_offsets(text)
+
+
+def test_the_number_of_an_entry_with_many_digits(tidegate: Any) -> None:
+    code, _, said = tidegate("sql", "lake", "SELECT 1", "--at", "9" * 5000)
+    assert (code, said.partition(":")[0]) == (2, "ConfigurationError")
+
+
+def test_a_number_of_a_schema_with_many_digits() -> None:
+    with pytest.raises(SchemaError, match="a number was expected"):
+        schema.parse(f"a DECIMAL({'1' * 5000})")

@@ -79,9 +79,9 @@ def sql(
 def _entry_or_time(text: str, zone: str) -> int | datetime:
     """Return what `--at` says; ConfigurationError for anything else."""
     said = absolute(text, zone) or ""
-    if said.isdecimal():
-        return int(said)
     try:
+        if said.isdecimal():
+            return int(said)
         return datetime.fromisoformat(said)
     except ValueError:
         raise ConfigurationError(

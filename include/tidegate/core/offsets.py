@@ -75,11 +75,16 @@ def spark_offsets(offsets: Offsets) -> str:
 
 def parse_spark_offsets(text: str) -> dict[str, dict[int, int]]:
     """Read Spark's JSON; ValueError for anything else, and for Spark's -1 and -2."""
-    form: Any = json.loads(text)
+    try:
+        form: Any = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
     if not isinstance(form, dict) or not all(isinstance(v, dict) for v in form.values()):
         raise ValueError('offsets are {"topic": {"0": 123}}')
     parsed = {t: {int(p): o for p, o in partitions.items()} for t, partitions in form.items()}
     for topic, partitions in parsed.items():
+        if len(partitions) < len(form[topic]):
+            raise ValueError(f"{topic}: a partition stands there twice")
         for partition, offset in partitions.items():
             if type(offset) is not int or offset < 0 or partition < 0:
                 raise ValueError(f"not an offset: {topic}-{partition}: {offset!r}")

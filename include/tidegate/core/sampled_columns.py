@@ -51,13 +51,13 @@ def extended(texts: Iterable[bytes | str], declared: Fields, unfit: Collection[s
     return (*found, *sampled.values())
 
 
-def _object(value: Mapping[str, Any], *, as_text: bool) -> Type:
+def _object(value: Mapping[str, Any], *, as_text: bool, room: int = DEEPEST) -> Type:
     fields: dict[str, Field] = {}
     for name, inner in value.items():
         if not _is_column(name):
             continue
         # Of two names that differ in case, readers of SQL would take either.
-        fields.setdefault(name.lower(), Field(name, _kind(inner, as_text=as_text)))
+        fields.setdefault(name.lower(), Field(name, _kind(inner, room, as_text=as_text)))
     return Type("struct", parts=tuple(fields.values()))
 
 
@@ -66,7 +66,8 @@ def _is_column(name: str) -> bool:
     return bool(name) and name.isprintable() and "${" not in name
 
 
-def _kind(value: Any, *, as_text: bool) -> Type:
+def _kind(value: Any, room: int, *, as_text: bool) -> Type:
+    """Return the type of a value; it may have parts of so many levels, else it is text."""
     match value:
         case None:
             return _NOTHING
@@ -85,11 +86,13 @@ def _kind(value: Any, *, as_text: bool) -> Type:
             return Type("timestamp")
         case str() if _DATE.fullmatch(value):
             return Type("date")
+        case dict() | list() if not room:
+            return _STRING
         case dict():
-            found = _object(value, as_text=as_text)
+            found = _object(value, as_text=as_text, room=room - 1)
             return found if found.parts else _STRING
         case list():
-            element = _merged_all([_kind(each, as_text=as_text) for each in value])
+            element = _merged_all([_kind(each, room - 1, as_text=as_text) for each in value])
             return Type("array", parts=(Field("element", element),))
     return _STRING
 

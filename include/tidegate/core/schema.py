@@ -223,8 +223,8 @@ class _Reader:
 
     def _number(self) -> int:
         word, at = self._name("a number")
-        if not word.isdecimal():
-            raise self.wrong(f"a number was expected, not {word!r}", at)
+        if not word.isdecimal() or len(word) > 9:
+            raise self.wrong(f"a number was expected, not {word[:40]!r}", at)
         return int(word)
 
     def _comment(self) -> None:

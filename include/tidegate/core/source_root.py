@@ -101,10 +101,11 @@ class Root:
         At the end it stands for a name at least, but where the path ends as data files do.
         """
         ends = len(self.parts) if self.named else len(self.parts) - 1
+        found = set(places)
         for place in range(min(places, default=ends), ends):
-            if place in places and self.parts[place] == "**":
-                places = places | {place + 1}
-        return places
+            if place in found and self.parts[place] == "**":
+                found.add(place + 1)
+        return found
 
     def path(self, name: str) -> str:
         """Return the path of a file of this root as Spark writes it."""

@@ -31,9 +31,8 @@ _LEFT = "holds ${…} after it was expanded: defaults and values are not expande
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
 _TO_DO = re.compile("^# TO DO: ", re.MULTILINE)
 _LONGEST = 1_000  # characters of a key's path
-_SAID = re.compile(
-    r"^(?P<key>kind|schedule):[ \t]*(?P<value>[^\n]*?)[ \t]*(?:[ \t]#[^\n]*)?$", re.MULTILINE
-)
+_SAID = re.compile(r"^(?P<key>kind|schedule):(?P<value>[^\n]*)$", re.MULTILINE)
+_COMMENT = re.compile(r"[ \t]#")
 ENDINGS = (".yaml", ".yml")
 _CHECKOUT = Path(__file__).parents[3]
 _SET = "set TIDEGATE_PIPELINES to the directory of the pipeline files"
@@ -252,8 +251,9 @@ def said(name: str) -> dict[str, str] | None:
         return None
     allowed = {name: value for name, value in os.environ.items() if _is_allowed(name, os.environ)}
     return {
-        m["key"]: _VARIABLE.sub(lambda v: _value(v, allowed, ""), m["value"]).strip("\"'")
+        m["key"]: _VARIABLE.sub(lambda v: _value(v, allowed, ""), value.strip(" \t")).strip("\"'")
         for m in _SAID.finditer(text)
+        for value in _COMMENT.split(m["value"], 1)[:1]
     }
 
 
