@@ -8,7 +8,6 @@ from unittest import mock
 
 import pytest
 
-from tidegate import flows
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Commit, Origin, Receipt, Reference
@@ -142,10 +141,10 @@ def test_an_unforeseen_error_stops_no_other(two: Path, airflow_database: None) -
     """One that is not Tidegate's own fails the task at the end, and names its pipeline."""
     from tidegate.maintenance.checkpoint import checkpoint
 
-    def broken(spec: Any) -> Any:
+    def broken(spec: Any, store: Any) -> Any:
         if spec.name == "a":
             raise RuntimeError("unforeseen")
-        return checkpoint(spec, flows.store(spec))
+        return checkpoint(spec, store)
 
     with mock.patch("tidegate.maintenance.checkpoint.checkpoint", broken):
         states = run(repair=False, reconcile=False, sweep=False)

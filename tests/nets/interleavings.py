@@ -339,6 +339,7 @@ FIRST_SENDS = (
     (dies_sending, fails_before, sweeps_egress),
     (dies_sending, fails_before, sweeps_egress, fails_before, sends),
     (dies_before, releases, fails_before),
+    (dies_before, releases, sends, sends_too),
 )
 """In a world in which nothing was sent."""
 SENDS_AGAIN = (

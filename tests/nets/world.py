@@ -71,7 +71,8 @@ class World:
     `bad` are the files that cannot be sent until the pipeline's settings change: `is_edited`.
     `spec` is that of the ingest: `PARTITIONED` has odd offsets in other files than even ones.
     `cluster` is where the connection leads; `is_above`: the path of the egress names the directory
-    above. `finished` are the records that Spark has read in whole chunks: a gap does not lose them.
+    above. `stated` are records that an operator has let be sent again. `finished` are the records
+    that Spark has read in whole chunks: a gap does not lose them.
     """
 
     home: Path
@@ -79,6 +80,7 @@ class World:
     log: dict[int, tuple[int, int]] = field(default_factory=lambda: {0: (0, 100), 1: (0, 40)})
     expired: set[tuple[int, int]] = field(default_factory=set)
     finished: set[tuple[int, int]] = field(default_factory=set)
+    stated: set[tuple[str, int]] = field(default_factory=set)
     sent: list[tuple[str, str, int]] = field(default_factory=list)
     alive: set[str] = field(default_factory=set)
     loses: int | None = None
@@ -96,7 +98,8 @@ class World:
         """Return another world in the same state."""
         return replace(
             self, objects=Objects(self.objects), log=dict(self.log), sent=list(self.sent),
-            expired=set(self.expired), finished=set(self.finished), alive=set(self.alive),
+            expired=set(self.expired), finished=set(self.finished), stated=set(self.stated),
+            alive=set(self.alive),
         )  # fmt: skip
 
     def restart(self, gate: Gate) -> None:
@@ -274,6 +277,7 @@ class World:
         sweeping.sweep_egress(store, Ledger(store, "out"))
 
     def release(self) -> None:
+        already = {(Path(name).name, row) for _, name, row in self.sent}
         release(
             egress_spec(self.home),
             LAKES.open("", "out"),
@@ -282,6 +286,7 @@ class World:
             "by hand",
             run="operator",
         )
+        self.stated |= already
 
     def follow_the_ledger(self) -> None:
         """Set the premises to those of what is committed, where something is."""
@@ -335,7 +340,12 @@ class World:
                 if each["kind"] == "commit" and each["lane"] == "replay"}  # fmt: skip
         wanted = {(name, row) for name in ("a", "b") for row in (0, 1)}
         missing = {(of, *row) for of in {"", *done} for row in wanted - sent[of].keys()}
-        again = {(of, *row) for of, rows in sent.items() for row, n in rows.items() if n > 1}
+        again = {
+            (of, *row)
+            for of, rows in sent.items()
+            for row, n in rows.items()
+            if n > 1 + (not of and row in self.stated)
+        }
         return {"not sent": missing, "sent again": again}
 
 
