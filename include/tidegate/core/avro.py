@@ -104,9 +104,8 @@ def _base(schema: Any) -> str:
 
 def _most_digits(schema: Mapping[str, Any]) -> int:
     """Return how many digits each decimal of these bytes has at most, and no more than Spark's."""
-    if schema["type"] == "bytes" or schema["size"] > _MOST_DIGITS // 2:  # 2.4 digits a byte
-        return _MOST_DIGITS
-    return min(_MOST_DIGITS, len(str((1 << 8 * schema["size"] - 1) - 1)) - 1)
+    size = _MOST_DIGITS if schema["type"] == "bytes" else min(schema["size"], _MOST_DIGITS)
+    return min(_MOST_DIGITS, len(str((1 << 8 * size - 1) - 1)) - 1)
 
 
 class _Named:
