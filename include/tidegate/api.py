@@ -13,15 +13,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import flows
+from tidegate import connections, flows
+from tidegate.connections import Connection
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import command_connections
 from tidegate.pipelines import files as pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
-from tidegate.runs import connections
-from tidegate.runs.connections import Connection
 
 if TYPE_CHECKING:
     from tidegate.broker.client_settings import KafkaSettings
@@ -139,7 +138,8 @@ def run(
     def submit(application: Submission) -> None:
         spark_submit.submit(application, master=spark.master, log=log)
 
-    report: Mapping[str, Any] = flows.of(spec).run_all(this, spark, submit, replan=replan).report
+    engine = flows.engine(spark, submit)
+    report: Mapping[str, Any] = flows.of(spec).run_all(this, engine, replan=replan).report
     return report
 
 

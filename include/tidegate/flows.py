@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tidegate.broker.client_settings import KafkaSettings
     from tidegate.lake.store_protocol import Store, Stores
     from tidegate.launch.spark_connection import SparkConnection
+    from tidegate.launch.spark_engine import Submit
+    from tidegate.runs.engine_protocol import Engine
     from tidegate.runs.run import EgressRun, Run
 
 TaskEnded = Callable[[Mapping[str, Any]], bool]
@@ -53,18 +55,18 @@ class Flow:
     plan: Callable[..., Any]
     """(run, task_ended, replan=): the run's Planned, frozen if it had none."""
     work: Callable[..., Any]
-    """(run, spark, submit, task_ended): carry out the Spark step on a Spark connection."""
+    """(run, engine, task_ended): carry out the Spark step."""
     publish: Callable[..., Any]
     """(run): commit what is sealed; the run's Published."""
     verdict: Callable[..., None]
     """(run): raise if chunks are missing, or partitions or files were excluded."""
     run_all: Callable[..., Any]
-    """(run, spark, submit, task_ended=, replan=, on_planned=, on_published=, on_progress=): all
-    steps; Published. Without `task_ended`, no task is known to have ended."""
+    """(run, engine, task_ended=, replan=, on_planned=, on_published=, on_progress=): all steps;
+    Published. Without `task_ended`, no task is known to have ended."""
     early_end: Callable[[Any], Any]
     """(run): what a run that ended early leaves behind, as EarlyEnd."""
-    explain: Callable[[Any, SparkConnection, KafkaOf], dict[str, Any]]
-    """(run, spark, kafka_of): what the run would do."""
+    explain: Callable[[Any, Engine, KafkaOf], dict[str, Any]]
+    """(run, engine, kafka_of): what the run would do."""
     status: Callable[[Any, KafkaOf], dict[str, Any]]
     """(spec, kafka_of): the document of `tidegate status --json`."""
     verify: Callable[..., dict[str, Any]]
@@ -96,8 +98,20 @@ def store(spec: Spec) -> Store:
     return _stores().open(spec.lake, spec.name)
 
 
-def _run_with_stores(run: str) -> Callable[..., Any]:
-    return lambda *args, **settings: lazy(run)(*args, stores=_stores(), **settings)
+def engine(spark: SparkConnection | None = None, submit: Submit | None = None) -> Engine:
+    """Return the engine of a Spark connection, of local Spark without one.
+
+    Without `submit`, what runs spark-submit, it is for steps that start no application.
+    """
+    from tidegate.launch import spark_engine
+
+    here = spark_engine.SparkEngine()
+    return replace(here, connection=spark or here.connection, submit=submit or here.submit)
+
+
+def _complete(run: str) -> Callable[..., Any]:
+    """Return what makes a run of this class, with its stores and an engine that starts nothing."""
+    return lambda *args, **settings: lazy(run)(*args, stores=_stores(), engine=engine(), **settings)
 
 
 def _status_of_ingest(spec: Ingest, kafka_of: KafkaOf) -> dict[str, Any]:
@@ -133,20 +147,20 @@ INGEST = Flow(
     spark_step="stage",
     option="max_chunks",
     publishes_partly=True,
-    new_run=_run_with_stores("tidegate.runs.run.Run"),
+    new_run=_complete("tidegate.runs.run.Run"),
     replay=_window_again,
     plan=lambda run, _, **options: _opening("tidegate.ingest.plan.plan")(run, **options),
-    work=lambda run, spark, submit, _: _opening("tidegate.ingest.stage.stage")(
-        replace(run, spark=spark), submit
+    work=lambda run, engine, _: _opening("tidegate.ingest.stage.stage")(
+        replace(run, engine=engine)
     ),
     publish=_opening("tidegate.ingest.publish.publish"),
     verdict=_opening("tidegate.ingest.publish.verdict"),
-    run_all=lambda run, spark, submit, _=None, **options: lazy("tidegate.ingest.run.ingest")(
-        replace(run, spark=spark), submit, **options
+    run_all=lambda run, engine, _=None, **options: lazy("tidegate.ingest.run.ingest")(
+        replace(run, engine=engine), **options
     ),
     early_end=lazy("tidegate.ingest.run.early_end"),
-    explain=lambda run, spark, _: _opening("tidegate.ingest.explain.explain")(
-        replace(run, spark=spark), master=spark.master
+    explain=lambda run, engine, _: _opening("tidegate.ingest.explain.explain")(
+        replace(run, engine=engine)
     ),
     status=_status_of_ingest,
     verify=lazy("tidegate.ingest.verify.verify"),
@@ -156,20 +170,20 @@ EGRESS = Flow(
     spark_step="send",
     option="resend",
     publishes_partly=False,
-    new_run=_run_with_stores("tidegate.runs.run.EgressRun"),
+    new_run=_complete("tidegate.runs.run.EgressRun"),
     replay=lazy("tidegate.egress.replay.request"),
     plan=_opening("tidegate.egress.plan.plan"),
-    work=lambda run, spark, *args: _opening("tidegate.egress.send.send")(
-        replace(run, spark=spark), *args
+    work=lambda run, engine, task_ended: _opening("tidegate.egress.send.send")(
+        replace(run, engine=engine), task_ended
     ),
     publish=_opening("tidegate.egress.publish.publish"),
     verdict=_opening("tidegate.egress.publish.verdict"),
-    run_all=lambda run, spark, submit, task_ended=lambda _: False, **options: lazy(
+    run_all=lambda run, engine, task_ended=lambda _: False, **options: lazy(
         "tidegate.egress.run.egress"
-    )(replace(run, spark=spark), submit, task_ended, **options),
+    )(replace(run, engine=engine), task_ended, **options),
     early_end=lazy("tidegate.egress.run.early_end"),
-    explain=lambda run, spark, kafka_of: _opening("tidegate.egress.explain.explain")(
-        replace(run, spark=spark), source_kafka=_kafka_of_lake(run.spec, kafka_of)
+    explain=lambda run, engine, kafka_of: _opening("tidegate.egress.explain.explain")(
+        replace(run, engine=engine), source_kafka=_kafka_of_lake(run.spec, kafka_of)
     ),
     status=_status_of_egress,
     verify=lazy("tidegate.egress.verify.verify"),
@@ -194,7 +208,7 @@ def new_run(
 
     ConfigurationError for an empty id: every repetition of a call with it would be another run.
     """
-    from tidegate.runs.connections import of_run
+    from tidegate.runs.client_options import of_run
 
     if run_id == "":
         raise ConfigurationError(f"pipeline {spec.name!r}: the run id is empty")

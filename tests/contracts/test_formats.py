@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.example_documents import CLUSTER, COMMIT, FILES, FLIGHTS_ID, MANIFEST, PLAN, PLAN_SHA
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary, clamped
@@ -35,7 +36,7 @@ from tidegate.lake import (
 from tidegate.lake.attempts import Manifest
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import STORES, LocalStore
+from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, replay_key
 
@@ -130,7 +131,7 @@ def test_run_key():
         "tidegate__flights",
         "manual__1",
         date(2024, 5, 1),
-        stores=STORES,
+        **HERE,
     )
     assert run.key == key
 

@@ -10,8 +10,10 @@ import pytest
 
 from support.default_settings import SETTINGS
 from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, MANIFEST, PLAN
+from support.toy_engine import HERE
 from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.connections import Connection, of_spark
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import (
@@ -25,9 +27,8 @@ from tidegate.errors import BrokerUnreachable, PlanDead
 from tidegate.ingest import coverage, drafting, explain, status
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import STORES, LocalStore
+from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs.connections import Connection, of_spark
 from tidegate.runs.run import Run, open_run
 
 
@@ -274,9 +275,17 @@ def test_explain_json(spec, monkeypatch):
     monkeypatch.setattr(drafting, "survey", lambda *_: seen)
     expires = {("flights", 0): 1_714_557_600_000}
     monkeypatch.setattr(drafting, "expiries", lambda *_: expires)
-    run = Run(spec, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), max_records=8, stores=STORES)
+    run = Run(
+        spec,
+        KAFKA,
+        "tidegate__flights",
+        "r",
+        date(2024, 5, 1),
+        max_records=8,
+        **HERE,
+    )
     before = run.store().objects("")
-    form = explain.explain(open_run(run), master="local[2]")
+    form = explain.explain(open_run(run))
     assert run.store().objects("") == before
     planned = drafting.plan_of(
         run, run.store(), run.ledger(run.store()).fold, seen,
@@ -353,8 +362,8 @@ def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
                    "spark": {"conf": {"spark.executorEnv.APP_PIN": "hunter2"}}})  # fmt: skip
     extra = {**KAFKA.extra, "request.timeout.ms": "9000", "group.id": "ignored"}
     kafka = KafkaSettings("kafka_default", extra)
-    run = Run(given, kafka, "tidegate__flights", "r", date(2024, 5, 1), stores=STORES)
-    form = explain.explain(open_run(run), master="local[2]")
+    run = Run(given, kafka, "tidegate__flights", "r", date(2024, 5, 1), **HERE)
+    form = explain.explain(open_run(run))
     assert form["splits"] == 4
     assert form["settings"] == {
         **{name: each for name, each in SETTINGS.items() if name != "groupIdPrefix"},  # no effect
@@ -387,8 +396,8 @@ def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
                  "spark.kafka.consumer.cache.timeout": "9s", "spark.log.level": "INFO"},
     }  # fmt: skip
     spark = of_spark("spark_x", Connection("spark", "local[2]", extra=extra), given.spark.place)
-    run = Run(given, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), stores=STORES)
-    form = flows.of(given).explain(run, spark, lambda _: KAFKA)
+    run = Run(given, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), **HERE)
+    form = flows.of(given).explain(run, flows.engine(spark), lambda _: KAFKA)
     assert form["splits"] == 1  # known by the master
     assert form["settings"] == {
         **SETTINGS,

@@ -8,6 +8,7 @@ import pytest
 
 from support import staged_attempts
 from support.default_settings import SETTINGS
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.cluster_answers import Survey, TopicIdentity
@@ -18,7 +19,7 @@ from tidegate.core.partition import LeftOut
 from tidegate.errors import BrokerUnreachable, LakeUnavailable
 from tidegate.ingest import publish, report
 from tidegate.lake import attempts, plans
-from tidegate.lake.store import STORES, LocalStore
+from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
 
@@ -29,7 +30,7 @@ NOTE = {"format": 2, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
 @pytest.fixture
 def run(tmp_path):
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}
-    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), stores=STORES)
+    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), **HERE)
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from sqlalchemy import select
 
 from support.cases import each_of
 from support.doc_pages import DOCS, PROJECT, fenced, named
-from tidegate import errors
+from tidegate import connections, errors
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.runs import connections
-from tidegate.runs.connections import Connection
+from tidegate.connections import Connection
 
 COMMAND = re.compile(r"airflow (connections add \S+ --conn-json (?:'[^']*'|\"[^\"]*\"))")
 EXPORTED = re.compile(r"(?:export|\") AIRFLOW_CONN_(\w+)=('[^']*'|\"[^\"]*\")")

@@ -16,6 +16,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from support import egress_world, ingest_world
 from support.doc_pages import fenced, page
 from support.ingest_world import World
+from support.toy_engine import submitting
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerUnreachable, LakeUnavailable, SendFailed, StageFailed
 from tidegate.ingest import complete_through
@@ -57,7 +58,7 @@ def pushed(given: Any) -> dict[str, Any]:
 
 
 def execute(task: TidegateRunOperator, given: Any, submit: Any) -> None:
-    with mock.patch.object(TidegateRunOperator, "submit", lambda _, spark, __: submit(spark)):
+    with mock.patch.object(TidegateRunOperator, "submit", lambda _, call, __: submit(call)):
         task.execute(given)
 
 
@@ -65,7 +66,7 @@ def test_a_whole_run(world: World) -> None:
     """The DAG's own Params and conf are not the run's; XComs, and the event of an asset."""
     orders = Asset(uri="tidegate://p/t", name="tidegate://p/t")
     task = TidegateRunOperator(task_id="go", pipeline="p", outlets=[orders])
-    execute(task, given := context(task), world.submit())
+    execute(task, given := context(task), submitting(world.submit()))
     found = pushed(given)
     assert sorted(found) == ["endingOffsets", "offsets", "plan", "report", "startingOffsets"]
     assert found["endingOffsets"] == found["offsets"] == '{"t":{"0":250}}'
@@ -88,7 +89,7 @@ def test_assets_of_another_name(world: World, outlet: Any, monkeypatch: pytest.M
     stored = Asset(uri="tidegate://p/t", name="tidegate://p/t")
     monkeypatch.setattr(OutletEventAccessors, "_get_asset_from_db", lambda *_, **__: stored)
     task = TidegateRunOperator(task_id="go", pipeline="p", outlets=[outlet])
-    execute(task, given := context(task), world.submit())
+    execute(task, given := context(task), submitting(world.submit()))
     assert given["outlet_events"][outlet].extra.get("rows") == (
         None if outlet == Asset(uri="tidegate://p/u", name="of another topic") else 250
     )
@@ -105,7 +106,7 @@ def test_the_spark_connection_of_the_pipeline(
 
     def submit(given: Any) -> None:
         found.append(given.conf["spark.cores.max"])
-        world.submit()(given)
+        submitting(world.submit())(given)
 
     execute(task, context(task), submit)
     assert found == ["3"]
@@ -119,22 +120,22 @@ def test_a_retry_resumes_the_run(world: World) -> None:
     """What was sealed is published before the task fails; the retry stages the rest of its plan."""
     task = TidegateRunOperator(task_id="go", pipeline="p")
     with pytest.raises(StageFailed, match="chunk 2"):
-        execute(task, first := context(task), world.submit(fail=[2]))
+        execute(task, first := context(task), submitting(world.submit(fail=[2])))
     assert pushed(first)["report"]["rows"] == 200
     world.marks[0] = Watermarks(0, 300, 300)
-    execute(task, second := context(task, try_number=2), world.submit())
+    execute(task, second := context(task, try_number=2), submitting(world.submit()))
     assert pushed(second)["plan"] == pushed(first)["plan"]
     assert pushed(second)["report"]["rows"] == 250
-    execute(task, third := context(task, run_id="next"), world.submit())
+    execute(task, third := context(task, run_id="next"), submitting(world.submit()))
     assert pushed(third)["report"]["rows"] == 50
     other = TidegateRunOperator(task_id="again", pipeline="p")
-    execute(other, fourth := context(other), world.submit())
+    execute(other, fourth := context(other), submitting(world.submit()))
     assert pushed(fourth)["plan"] != pushed(first)["plan"], "another task, another plan"
 
 
 def test_its_options(world: World) -> None:
     task = TidegateRunOperator(task_id="go", pipeline="p", max_records=50, max_chunks=2)
-    execute(task, given := context(task), world.submit())
+    execute(task, given := context(task), submitting(world.submit()))
     assert [each["rows"] for each in pushed(given)["report"]["commits"]] == [50, 50]
 
 
@@ -147,7 +148,7 @@ def test_a_wrong_pipeline_fails_for_good(
 ) -> None:
     task = TidegateRunOperator(task_id="go", **{"pipeline": "p", **options})
     with pytest.raises(AirflowFailException, match=complaint):
-        execute(task, context(task), world.submit())
+        execute(task, context(task), submitting(world.submit()))
 
 
 def test_arguments_of_spark_are_refused() -> None:
@@ -164,8 +165,8 @@ def test_an_egress(world: World, pipelines: Path, monkeypatch: pytest.MonkeyPatc
     task = TidegateRunOperator(task_id="go", pipeline="back", resend=True)
     given = context(task, try_number=2)
     with mock.patch("tidegate.egress.run.egress") as egress:
-        execute(task, given, world.submit())
-    run, _, ended = egress.call_args.args
+        execute(task, given, submitting(world.submit()))
+    run, ended = egress.call_args.args
     assert (run.dag_id, run.run_id, run.resend) == ("etl/go", "r", True)
     here = {"dag": "etl", "run": "r", "task": "go", "try": 2, "deployment": "ours"}
     assert run.task == here
@@ -174,7 +175,7 @@ def test_an_egress(world: World, pipelines: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(
         AirflowFailException, match="'back' is an egress: it cannot be run by a map"
     ):
-        execute(task, context(task, map_index=0), world.submit())
+        execute(task, context(task, map_index=0), submitting(world.submit()))
 
 
 def test_an_egress_whose_application_dies_is_sent_by_the_retry(
@@ -191,12 +192,14 @@ def test_an_egress_whose_application_dies_is_sent_by_the_retry(
     (pipelines / "out.yaml").write_text(out.spec.model_dump_json(exclude_unset=True))
     task = TidegateRunOperator(task_id="go", pipeline="out")
     with pytest.raises(SendFailed, match="killed"):
-        execute(task, context(task), out.app(egress_world.dies_while_sending))
+        execute(task, context(task), submitting(out.app(egress_world.dies_while_sending)))
     (claim,) = out.fold.claims.values()
     assert (claim.sender["task"]["task"], claim.sender["task"]["try"]) == ("go", 1)
-    execute(task, second := context(task, try_number=2), out.app(egress_world.sends_all))
+    execute(
+        task, second := context(task, try_number=2), submitting(out.app(egress_world.sends_all))
+    )
     assert (pushed(second)["report"]["rows"], out.fold.claims) == (1, {})
-    execute(task, third := context(task, try_number=3), out.app(egress_world.sends_all))
+    execute(task, third := context(task, try_number=3), submitting(out.app(egress_world.sends_all)))
     assert (pushed(third)["report"]["rows"], len(out.ran)) == (1, 2)
 
 
@@ -212,7 +215,7 @@ def test_the_sensor(world: World) -> None:
     assert (wait.mode, wait.template_fields) == ("reschedule", ("pipeline", "topic", "until"))
     assert not wait.poke(context(wait))
     task = TidegateRunOperator(task_id="go", pipeline="p")
-    execute(task, context(task), world.submit())
+    execute(task, context(task), submitting(world.submit()))
     world.away = BrokerUnreachable("away")
     assert wait.poke(context(wait))
     assert sensor(now - timedelta(days=1)).poke(context(wait))
@@ -268,7 +271,7 @@ def test_the_example_of_the_docs(
     assert stored.get_task("complete").template_fields == ["pipeline", "topic", "until"]
     with (
         mock.patch.object(
-            TidegateRunOperator, "submit", lambda _, spark, __: world.submit()(spark)
+            TidegateRunOperator, "submit", lambda _, call, __: submitting(world.submit())(call)
         ),
         mock.patch.object(TidegateCompleteThroughSensor, "poke", return_value=True),
     ):

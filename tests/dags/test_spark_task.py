@@ -324,7 +324,7 @@ def test_plan_asks_yarn_by_the_spark_of_the_connection(
     monkeypatch.setattr(deployment, "identity", lambda: "ours")
 
     def plan(opened: Any, *_: Any, **__: Any) -> None:
-        found.append(opened.run.spark.home)
+        found.append(opened.run.engine.connection.home)
         raise StageFailed("enough")
 
     monkeypatch.setattr("tidegate.egress.plan.plan", plan)

@@ -9,9 +9,9 @@ import pytest
 
 from support import topic_records
 from support.ingest_steps import plan
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
-from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
@@ -65,7 +65,14 @@ def test_start_at_a_timestamp(
     def run(run_id: str) -> Run:
         spec = parse(form)
         assert isinstance(spec, Ingest)
-        return Run(spec, kafka_of(broker), "tidegate__p", run_id, date(2026, 1, 1), stores=STORES)
+        return Run(
+            spec,
+            kafka_of(broker),
+            "tidegate__p",
+            run_id,
+            date(2026, 1, 1),
+            **HERE,
+        )
 
     ranges = [(r.partition, r.start, r.end) for w in plan(run("r")).plan.chunks for r in w]
     assert ranges == ([(0, origin, 5)] if origin < 5 else [])

@@ -14,10 +14,10 @@ import pytest
 
 from support import topic_records
 from support.ingest_steps import explain, plan
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.requests import Dates, Live
 from tidegate.errors import WindowRefused
-from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
@@ -38,7 +38,13 @@ def run_of(broker: Broker, tmp_path: Path) -> MakeRun:
         assert isinstance(spec, Ingest)
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
         return Run(
-            spec, kafka, "tidegate__dated", run_id, date(2026, 1, 1), asked=asked, stores=STORES
+            spec,
+            kafka,
+            "tidegate__dated",
+            run_id,
+            date(2026, 1, 1),
+            asked=asked,
+            **HERE,
         )
 
     return make

@@ -14,7 +14,7 @@ import tidegate
 from support import spark_session
 from support.checked_lake import is_consistent
 from support.cli_user import Terminal
-from tidegate.ingest import proposal
+from tidegate.samples import proposed_decoder as proposal
 from tidegate_local.kafka import Broker
 
 

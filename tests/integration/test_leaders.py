@@ -16,18 +16,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from support import kafka_cluster, staged_attempts, topic_reader
 from support.cli_user import Terminal
-from support.ingest_steps import plan
+from support.ingest_steps import ingest, plan
 from support.kafka_cluster import Brokers
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import reading
 from tidegate.core.requests import Replay
 from tidegate.errors import PartitionsLeftOut, Transient
 from tidegate.ingest.publish import Published
-from tidegate.ingest.run import ingest
 from tidegate.lake import plans
-from tidegate.lake.store import STORES
-from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 from tidegate.spark.ingest_job import IngestJob
@@ -107,12 +105,17 @@ class Cluster:
         asked = {"asked": settings.pop("asked")} if "asked" in settings else {}
         spec = parse(form | settings)
         return Run(
-            spec, kafka, "dag", f"run-{next(_runs)}", date(2024, 5, 1), stores=STORES, **asked
+            spec,
+            kafka,
+            "dag",
+            f"run-{next(_runs)}",
+            date(2024, 5, 1),
+            **HERE,
+            **asked,
         )
 
-    def submit(self, given: Submission) -> None:
+    def submit(self, job: IngestJob, _: Path) -> None:
         """Stage the records that a consumer reads, in place of Spark."""
-        job = IngestJob.read(Path(given.args[0]))
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
         for chunk in job.chunks:
             store, plan_id, number, name = _place(chunk.directory)

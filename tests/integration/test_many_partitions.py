@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 
 from support.ingest_steps import plan
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.cluster_answers import Survey, TopicIdentity
@@ -19,7 +20,7 @@ from tidegate.core.files import LakeFile, Part, final_name
 from tidegate.lake import attempts, checkpoints, committing, placing
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import STORES, LocalStore
+from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 
@@ -44,7 +45,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     names = [f"t{i:02d}" for i in range(TOPICS)]
     form = {"name": "p", "kind": "ingest", "topics": names, "lake": str(tmp_path)}
     kafka = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
-    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1), stores=STORES)
+    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1), **HERE)
     marks = dict.fromkeys(range(PARTITIONS), Watermarks(0, RECORDS, RECORDS))
     identities = {t: TopicIdentity(f"id-{t}", dict.fromkeys(marks, 0)) for t in names}
     seen = Survey("cluster", identities, dict.fromkeys(names, marks))

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from support import oracle_client, topic_records
 from support.cli_user import Terminal
 from support.ingest_steps import plan
+from support.toy_engine import HERE
 from tidegate.broker import unreadable
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
@@ -18,7 +19,6 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import LATEST_MS, Scan, Unreadable
 from tidegate.ingest import drafting
-from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
@@ -92,7 +92,7 @@ def test_a_plan_with_an_unreadable_record_is_replaced(
     name = topic(partitions=1, config=ANY_TIME)
     topic_records.stamped(broker.bootstrap, name, 0, MIXED)
     form = {"name": "old", "kind": "ingest", "topics": [name], "lake": str(tmp_path)}
-    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1), stores=STORES)
+    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1), **HERE)
     with monkeypatch.context() as before:
         before.setattr(drafting, "find", lambda *_, **__: {})
         old = plan(run).frozen

@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "a producer without numbers is not counted",
         "producer_table.before",
-        "        or not producer_settings.numbers_records(job.producer, job.reader)\n",
+        "        or not producer_settings.numbers_records(job.producer, job.options)\n",
         "",
         f"{_SENDS}::test_what_is_looked_at",
     ),

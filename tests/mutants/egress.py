@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "a release needs the proof that nothing was sent",
-        "_run_application",
+        "send._fail",
         "begun(opened.store, own) or has_begun(opened, plan)",
         "begun(opened.store, own)",
         "tests/unit/egress/test_egress_claims.py::test_a_later_refusal_releases_the_claim_if_nothing_was_sent",
@@ -160,8 +160,15 @@ MUTANTS = (
         f"{FIDELITY}[shuffle]",
     ),
     Mutant(
+        "no task of Spark sends twice",
+        "send._run_application",
+        "conf={**run.spark_conf, **spark_conf.RUN_ONCE},",
+        "conf=run.spark_conf,",
+        "tests/unit/egress/test_egress_claims.py::test_no_task_of_spark_is_run_twice",
+    ),
+    Mutant(
         "a refused plan is released",
-        "_run_application",
+        "send._fail",
         "    if not may_have_sent:\n",
         "    if False:\n",
         "tests/unit/egress/test_egress_claims.py::test_a_refused_file_blocks_no_other",
@@ -183,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "a file is judged by the settings of its plan",
-        "_run_application",
+        "send._fail",
         "judged_by(plan.byte_settings, run.spec",
         'judged_by(plan.byte_settings | {"tombstones": run.spec.sends_tombstones}, run.spec',
         "tests/unit/egress/test_egress_claims.py::test_a_file_is_judged_by_the_settings_of_its_plan",

@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "the driver has ended before its mark is read",
         "send._run_application",
-        "if run.spark.is_cluster and done is None:",
+        'if done is None and "application" in claim.sender:',
         "if False:",
         "tests/unit/egress/test_takeover.py::test_a_driver_that_died_while_sending_keeps_its_claim",
     ),
@@ -276,7 +276,7 @@ MUTANTS = (
     Mutant(
         "no plan is made while a sender may be alive",
         "egress.plan.plan",
-        "if why := not_dead(claim, store, task_ended, run.spark.home):",
+        "if why := not_dead(claim, run.engine, store, task_ended):",
         "if False:",
         "tests/unit/egress/test_egress_claims.py::test_a_sender_that_may_be_alive_stops_other_runs",
     ),

@@ -252,8 +252,8 @@ MUTANTS = (
     Mutant(
         "the ledger is checked again after Spark",
         "run._stage",
-        "    stage(opened, submit)\n    opened.ledger.recheck()\n",
-        "    stage(opened, submit)\n",
+        "    stage(opened)\n    opened.ledger.recheck()\n",
+        "    stage(opened)\n",
         "tests/unit/ingest/test_ingest_runs.py::test_the_ledger_is_checked_again_after_spark",
     ),
     Mutant(

@@ -5,7 +5,7 @@ from mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "a Spark that lacks what the pipeline needs is refused with its connection",
-        "runs.connections.spark",
+        "tidegate.connections.spark",
         "            _refuse_lacking(spec, found)\n",
         "            pass\n",
         "tests/unit/runs/test_connections.py::test_what_spark_3_5_lacks",
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "a DAG shows options that contradict its connection",
         "refuse_wrong_kafka",
-        "_refuse_contradictions(spec, spec.kafka, client_settings.options_of(extra))",
+        "refuse_options(spec, spec.kafka, client_settings.options_of(extra))",
         "pass",
         "tests/unit/runs/test_connections.py::test_options_that_contradict_the_connection",
     ),

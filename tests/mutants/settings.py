@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "a target is sent to only if it can be read back beside its connection",
-        "_refuse_contradictions",
+        "refuse_options",
         "reading = disagreements(target.reading_options, options)",
         "reading = []",
         "tests/unit/runs/test_connections.py::test_options_that_contradict_the_connection",
@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "a connection and a pipeline that contradict each other send nothing",
         "refuse_contradictions",
-        "_refuse_contradictions(spec, kafka.connection, kafka.options)",
-        "_refuse_contradictions(spec, kafka.connection, {})",
+        "refuse_options(spec, kafka.connection, kafka.options)",
+        "refuse_options(spec, kafka.connection, {})",
         "tests/unit/egress/test_egress_plan.py"
         "::test_a_timeout_of_the_connection_that_contradicts_the_pipeline",
     ),

@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job is withdrawn before its driver is looked for",
-        "takeover.not_ended",
+        "cluster_mode.end",
         "    withdraw(attempt, store)\n",
         "",
         f"{_TAKEOVER}::test_a_driver_that_has_not_named_itself_never_starts",
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "a release withdraws the job",
         "release.release",
-        "        withdraw(attempt, store)\n",
+        "        engine.withdraw(application, attempt, store)\n",
         "        pass\n",
         f"{_TAKEOVER}::test_a_release_withdraws_the_job",
     ),
@@ -43,11 +43,18 @@ MUTANTS = (
         f"{_TAKEOVER}::test_while_its_submitter_may_run_nothing_is_ended",
     ),
     Mutant(
-        "nothing is released before the driver has ended",
-        "_run_application",
-        "        if run.spark.is_cluster and done is None:",
-        "        if False:",
-        f"{_TAKEOVER}::test_nothing_is_released_while_the_driver_may_run",
+        "an engine that is not known has not ended an application",
+        "SparkEngine.end",
+        "return Unknown(why)",
+        "return Ended()",
+        f"{_TAKEOVER}::test_an_application_of_another_engine_is_never_known_to_have_ended",
+    ),
+    Mutant(
+        "a claim of an engine that is not known is not released",
+        "SparkEngine.running",
+        "if why := _unknown(identity):",
+        "if False:",
+        f"{_TAKEOVER}::test_an_application_of_another_engine_is_never_known_to_have_ended",
     ),
     Mutant(
         "a state is no proof",

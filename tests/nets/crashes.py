@@ -8,15 +8,12 @@ are asked. A second fault, by a seed, is one in the recovery.
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import date
 from typing import NamedTuple
 
 from nets.objects import Crash, Fault, Gate
 from nets.world import (
     BACKFILL,
     DAY,
-    KAFKA,
-    LAKES,
     ORIGIN,
     RETYPED,
     Difference,
@@ -28,7 +25,7 @@ from nets.world import (
 from tidegate.egress import plan as egress_plan
 from tidegate.errors import LakeDamaged, PartitionsLeftOut, TidegateError
 from tidegate.ingest.plan import plan
-from tidegate.runs.run import Run, open_run
+from tidegate.runs.run import open_run
 
 ISLANDS = 4  # most commits ahead of the cursor that two plans can leave
 CHANGES = ("create", "write", "copy", "delete", "send")
@@ -53,7 +50,7 @@ def loses_a_row(world: World) -> None:
 
 def is_away(world: World) -> None:
     """The broker is away when Spark has ended, and the records expire until it is back."""
-    stage, world.stage = world.stage, lambda given: (stage(given), setattr(world, "away", True))
+    stage, world.stage = world.stage, lambda *given: (stage(*given), setattr(world, "away", True))
     world.grow(10)
     try:
         unless_refused(lambda: world.live("away"))
@@ -125,19 +122,7 @@ def edits(world: World) -> None:
 
 def leaves_unfinished(world: World) -> None:
     """A backfill is planned, and its process ends."""
-    plan(
-        open_run(
-            Run(
-                world.spec,
-                KAFKA,
-                "dag",
-                "backfill",
-                date(2024, 5, 1),
-                asked=BACKFILL,
-                stores=LAKES,
-            )
-        )
-    )
+    plan(open_run(world.ingest_run("backfill", asked=BACKFILL)))
 
 
 def corrects_the_schema(world: World) -> None:

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
+from pathlib import Path
 
 from nets.crashes import CHANGES, at_the_end
 from nets.objects import Crash, Gate, Handle, Request
-from nets.world import BACKFILL, DAY, KAFKA, LAKES, ORIGIN, RETYPED, Now, World, rows_of
+from nets.world import BACKFILL, DAY, ORIGIN, RETYPED, Now, World, rows_of
+from support.toy_engine import Do
 from tidegate.core import layout
 from tidegate.core.entries import Gap
 from tidegate.errors import AttemptWrong, StageFailed, TidegateError
@@ -27,6 +28,8 @@ from tidegate.lake import attempts
 from tidegate.lake.files import located
 from tidegate.lake.ledger import Ledger
 from tidegate.runs.run import OpenRun, Run, open_run
+from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.ingest_job import IngestJob
 from tidegate_check.lake import Difference
 
 LONGEST = 20000  # requests of all processes: one that never ends is a difference
@@ -85,8 +88,8 @@ def die(world: World) -> None:
 # What a process may do.
 
 
-def opened(run_id: str) -> OpenRun[Run]:
-    return open_run(Run(Now.world.spec, KAFKA, "dag", run_id, date(2024, 5, 1), stores=LAKES))
+def opened(run_id: str, do: Do | None = None) -> OpenRun[Run]:
+    return open_run(Now.world.ingest_run(run_id, do))
 
 
 def live(world: World) -> None:
@@ -115,19 +118,19 @@ def staging_only(world: World) -> None:
     """The plan and stage tasks alone: nothing is published by this process."""
     run = opened("a")
     plan(run)
-    stage(run, world.stage)
+    stage(run)
 
 
 def dies_unsealed(world: World) -> None:
     """The process ends when Spark has, before it seals anything."""
 
-    def submit(given: object) -> None:
-        world.stage(given)
+    def do(job: IngestJob, directory: Path) -> None:
+        world.stage(job, directory)
         die(world)
 
-    run = opened("a")
+    run = opened("a", do)
     plan(run)
-    stage(run, submit)
+    stage(run)
 
 
 def publishes(world: World) -> None:
@@ -300,25 +303,25 @@ def sends_another(world: World) -> None:
 def dies_sending(world: World) -> None:
     """The sender ends after its first record, without a word."""
 
-    def submit(given: object) -> None:
-        world.send_one(given)
+    def do(job: EgressJob, directory: Path) -> None:
+        world.send_one(job, directory)
         die(world)
 
-    world.egress("a", submit=submit)
+    world.egress("a", do=do)
 
 
 def dies_before(world: World) -> None:
     """The sender ends before its first record."""
-    world.egress("a", submit=lambda _: die(world))
+    world.egress("a", do=lambda *_: die(world))
 
 
 def fails_before(world: World) -> None:
     """The application does not start: the claim is released if nothing was sent by any attempt."""
 
-    def submit(_: object) -> None:
+    def do(*_: object) -> None:
         raise StageFailed("no JVM")
 
-    world.egress("b", submit=submit)
+    world.egress("b", do=do)
 
 
 def releases(world: World) -> None:

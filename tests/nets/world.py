@@ -24,6 +24,7 @@ import pytest
 
 from nets.objects import Gate, Handle, Objects, Whole
 from support.staged_attempts import lake_table
+from support.toy_engine import TOY, Do, ToyEngine
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.cluster_answers import Probe, Survey, TargetState, TargetSurvey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -146,12 +147,12 @@ class World:
 
     # Spark.
 
-    def stage(self, given: Any) -> None:
+    def stage(self, job: IngestJob, _: Path) -> None:
         """Read the job's chunks into files of at most 40 rows, each chunk with `_done.json`.
 
         What remains of each partition is in a file of all.
         """
-        job, store = IngestJob.read(Path(given.args[0])), self.open_store(self.objects, "p")
+        store = self.open_store(self.objects, "p")
         columns = {field.name: str(field.type) for field in job.decode["t"].columns}
         kind = pa.int32() if columns["text"] == "INT" else pa.string()
         for chunk in job.chunks:
@@ -184,10 +185,8 @@ class World:
             if here := tuple(row for row in rows if odd in (None, row[1] % 2)):
                 store.write(f"{directory}topic=t/{day}{name}.parquet", parquet(here, kind))
 
-    def send(self, given: Any) -> None:
+    def send(self, job: EgressJob, directory: Path) -> None:
         """Send the rows of the plan that the target does not hold, and read them back."""
-        directory = Path(given.args[0]).parent
-        job = EgressJob.read(Path(given.args[0]))
         bad = {name: "row 1 is bad" for name, _ in job.source.files if name in self.bad}
         if bad and not job.tombstones:
             form = {"message": "1 file cannot be sent", "files": bad}
@@ -220,9 +219,8 @@ class World:
         store = self.open_store(self.objects, "out")
         store.write(f"{str(job.mark).removeprefix(f'{store.url}/').rstrip('/')}/{SENDING}", b"")
 
-    def send_one(self, given: Any) -> None:
+    def send_one(self, job: EgressJob, _: Path) -> None:
         """Send the first record of a plan that nothing was sent of, and no other."""
-        job = EgressJob.read(Path(given.args[0]))
         self.mark(job)
         record = job.plan_id, job.source.files[0][0], 0
         if not job.resumed:
@@ -231,10 +229,13 @@ class World:
     # Steps: each is a process of its own.
 
     def run(self, run_id: str, **asked: Any) -> None:
-        ingest(
-            Run(self.spec, KAFKA, "dag", run_id, date(2024, 5, 1), stores=LAKES, **asked),
-            self.stage,
-        )
+        ingest(self.ingest_run(run_id, **asked))
+
+    def ingest_run(self, run_id: str, do: Do | None = None, **asked: Any) -> Run:
+        return Run(
+            self.spec, KAFKA, "dag", run_id, date(2024, 5, 1), stores=LAKES,
+            engine=ToyEngine(do or self.stage), **asked,
+        )  # fmt: skip
 
     def live(self, run_id: str = "live") -> None:
         self.run(run_id)
@@ -261,13 +262,18 @@ class World:
         self,
         run_id: str = "send",
         asked: FileReplay | None = None,
-        submit: Callable[[Any], None] | None = None,
+        do: Do | None = None,
     ) -> None:
-        egress(self.egress_run(run_id, asked), submit or self.send, lambda _: False)
+        egress(self.egress_run(run_id, asked, do), lambda _: False)
 
-    def egress_run(self, run_id: str, asked: FileReplay | None = None) -> EgressRun:
+    def egress_run(
+        self, run_id: str, asked: FileReplay | None = None, do: Do | None = None
+    ) -> EgressRun:
         spec = egress_spec(self.home, tombstones=self.is_edited, is_above=self.is_above)
-        return EgressRun(spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked, stores=LAKES)
+        return EgressRun(
+            spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked, stores=LAKES,
+            engine=ToyEngine(do or self.send),
+        )  # fmt: skip
 
     def send_again(self, replay_id: str = "x", run_id: str = "again") -> None:
         self.egress(run_id, asked=FileReplay(replay_id, ("*",)))
@@ -284,6 +290,7 @@ class World:
             None,
             "resend",
             "by hand",
+            engine=TOY,
             run="operator",
         )
         self.stated |= already

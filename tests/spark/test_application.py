@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.calls import staging
 from support.process_list import CommandLines
 from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
@@ -13,7 +14,6 @@ from tidegate.errors import StageFailed
 from tidegate.launch import jars
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_submit import ensure_archive, submit
-from tidegate.launch.submission import submission
 from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate_local.kafka import Broker
 
@@ -114,6 +114,6 @@ def _run(
         path
     )
     output: list[str] = []
-    application = for_places(submission(path, conf, 90, name="tests"), also)
+    application = for_places(staging(path, conf, 90, name="tests"), also)
     submit(application, master="local[2]", log=output.append)
     return output

@@ -24,10 +24,10 @@ _PARENT = """
 import sys
 from pathlib import Path
 from tidegate.launch.spark_submit import submit
-from tidegate.launch.submission import submission
+from support.calls import staging
 
 submit(
-    submission(Path(sys.argv[1]), {}, 1, name="death"),
+    staging(Path(sys.argv[1]), {}, 1, name="death"),
     master="local[1]",
     log=lambda line: print(line, flush=True),
 )

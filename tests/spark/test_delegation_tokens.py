@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support import scram_broker, spark_cluster, topic_reader, topic_records
+from support.calls import staging
 from support.cli_user import Terminal
 from support.process_list import CommandLines
 from support.scram_broker import PASSWORD, ScramBroker
@@ -19,7 +20,6 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import NotAuthenticated
 from tidegate.launch import delegation_tokens as before
 from tidegate.launch.spark_submit import submit
-from tidegate.launch.submission import submission
 from tidegate.spark import delegation_tokens
 from tidegate.spark.delegation_tokens import NoToken
 from tidegate.spark.job_files import Login
@@ -190,7 +190,7 @@ def test_one_application_has_tokens_of_two_clusters(
         "spark.eventLog.dir": (tmp_path / "events").as_uri(),
         "spark.log.level": "INFO",
     }
-    given = submission(job, conf, 500, name="both")
+    given = staging(job, conf, 500, name="both")
     conf = {**given.conf, **before.conf(kafkas, conf)}
     output: list[str] = []
     with CommandLines() as seen:

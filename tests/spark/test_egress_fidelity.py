@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from operator import attrgetter
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,8 +18,8 @@ from tidegate.egress import lake_source
 from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
-from tidegate.launch.submission import Submission
 from tidegate.spark import egress
+from tidegate.spark.egress_job import EgressJob
 
 Lake = dict[int, list[topic_reader.Record]]
 START, END = attrgetter("start"), attrgetter("end")
@@ -97,7 +98,7 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
     pipeline.run_ingest(source, "one")
     there = topic_reader.read(pipeline.bootstrap, source)
 
-    def dies(given: Submission) -> None:
+    def dies(given: EgressJob, _: Path) -> None:
         job = begun(given)
         (topic_id,) = job.source.topic_ids.values()
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})

@@ -4,6 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +16,8 @@ from pyspark.sql import functions as F
 from support import topic_reader, topic_records
 from support.egress_pipeline import EgressPipeline, begun
 from tidegate import flows
-from tidegate.egress.release import release
 from tidegate.egress.verify import verify
 from tidegate.errors import RowsRefused, SendFailed, StageFailed
-from tidegate.launch.submission import Submission
 from tidegate.spark import readback, records
 from tidegate.spark.egress_job import EgressJob
 
@@ -75,7 +74,7 @@ def send_and_die(
 ) -> str:
     """Let an attempt claim its plan, send these rows and die; return the plan id."""
 
-    def submit(given: Submission) -> None:
+    def submit(given: EgressJob, _: Path) -> None:
         begun(given)
         produce(pipeline, pipeline.plan(run_id).plan.id, numbers, **how)
         raise StageFailed("killed")
@@ -197,7 +196,7 @@ def test_strict_order_sends_no_missing_rows_after_later_ones(pipeline: EgressPip
         pipeline.run_all()
     assert pipeline.ends() == before
     assert pipeline.fold().claims
-    release(pipeline.spec, flows.store(pipeline.spec), None, "resend", "looked", run="me")
+    pipeline.release("resend")
     # Rows of the released claim no longer count as sent.
     assert pipeline.run_all()["rows"] == ROWS
     assert topic_reader.rows(pipeline.records())[identity(5)] == 2
@@ -214,7 +213,7 @@ def test_a_log_that_has_lost_what_was_sent_is_refused(pipeline: EgressPipeline) 
     ):
         pipeline.run_all()
     assert pipeline.ends() == before
-    release(pipeline.spec, flows.store(pipeline.spec), None, "declare sent", "looked", run="me")
+    pipeline.release("declare sent")
     assert pipeline.run_all("next")["commit"] is None
     assert pipeline.ends() == before
 
@@ -375,7 +374,7 @@ def test_the_read_back_detects_a_missing_header(
         return shaped.withColumn("headers", F.concat("headers", more))
 
     monkeypatch.setattr(records, "with_provenance", agent)
-    release(pipeline.spec, flows.store(pipeline.spec), None, "resend", "looked", run="me")
+    pipeline.release("resend")
     report = pipeline.run_all("again")
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)
     assert pipeline.fold().claims == {}

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -10,7 +11,7 @@ from confluent_kafka import Producer
 from support.egress_pipeline import EgressPipeline, begun
 from tidegate import faults
 from tidegate.errors import PartitionsLeftOut, RowsRefused, SendFailed, StageFailed
-from tidegate.launch.submission import Submission
+from tidegate.spark.egress_job import EgressJob
 
 ROWS = 20
 
@@ -21,7 +22,7 @@ def plan(pipeline: EgressPipeline) -> str:
     pipeline.put("a", "".join(f"n{n}\n" for n in range(ROWS)))
     pipeline.set_source("text")
 
-    def dies(given: Submission) -> None:
+    def dies(given: EgressJob, _: Path) -> None:
         begun(given)
         raise StageFailed("killed")
 
@@ -64,7 +65,7 @@ def test_a_bad_file_is_released_after_a_dead_attempt(pipeline: EgressPipeline) -
     pipeline.put("a", '{"id": 1}\n')
     pipeline.put("b", "poison\n")
 
-    def killed(_: Submission) -> None:
+    def killed(_: EgressJob, __: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from support import client_configs, topic_reader, topic_records
+from support.calls import staging
 from support.cli_user import Terminal
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.spark_submit import submit
-from tidegate.launch.submission import submission
 from tidegate.pipelines.spec import parse
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE
@@ -127,7 +127,7 @@ def pools(
     script.write_text(PROBE)
     job.write_text(json.dumps({"source": source, "bootstrap": broker.bootstrap}))
     output: list[str] = []
-    application = replace(submission(job, settings, RECORDS, name="pools"), application=str(script))
+    application = replace(staging(job, settings, RECORDS, name="pools"), application=str(script))
     submit(application, master=f"local[{TASKS}]", log=output.append)
     (line,) = (each for each in output if each.startswith("POOLS "))
     return json.loads(line.removeprefix("POOLS ")), output

@@ -6,6 +6,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from support.egress_pipeline import EgressPipeline, begun
 from tidegate import flows
 from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
-from tidegate.launch.submission import Submission
 from tidegate.spark import egress, preflight, producer_table, readback
+from tidegate.spark.egress_job import EgressJob
 
 ROWS = 40  # in each of the first two of three partitions
 
@@ -198,7 +199,7 @@ def test_an_earlier_attempt_that_may_have_sent(
 ) -> None:
     """Whatever its scan has found: a batch of it may land later."""
 
-    def dies(given: Submission) -> None:
+    def dies(given: EgressJob, _: Path) -> None:
         begun(given)
         raise StageFailed("killed", exit_code=137)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from support import topic_records
+from support.calls import staging
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.spark_submit import submit
-from tidegate.launch.submission import submission
 from tidegate.pipelines.spec import parse
 from tidegate.spark import kafka_source
 from tidegate_local.kafka import Broker
@@ -68,7 +68,7 @@ def test_the_rows_are_the_same(broker: Broker, topic: str, tmp_path: Path) -> No
     script.write_text(PROBE)
     job.write_text(json.dumps({"source": source}))
     output: list[str] = []
-    application = replace(submission(job, settings, ROWS, name="again"), application=str(script))
+    application = replace(staging(job, settings, ROWS, name="again"), application=str(script))
     submit(application, master="local[2,2]", log=output.append)
     (line,) = (each for each in output if each.startswith("FOUND "))
     found = json.loads(line.removeprefix("FOUND "))

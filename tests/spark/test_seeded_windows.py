@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support import oracle_client, topic_records
-from support.ingest_steps import explain
+from support.ingest_steps import explain, ingest
+from support.toy_engine import HERE, Do
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused
-from tidegate.ingest.run import ingest
-from tidegate.lake.store import STORES
-from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
 from tidegate.spark import ingest as spark_ingest
@@ -31,7 +28,7 @@ DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def submit(spark: SparkSession) -> Callable[[Submission], None]:
+def submit(spark: SparkSession) -> Do:
     """Stage in this process's session, without code generation, which is slower for some hundred
     rows.
     """
@@ -39,8 +36,7 @@ def submit(spark: SparkSession) -> Callable[[Submission], None]:
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
 
-    def stage(given: Submission) -> None:
-        job = IngestJob.read(Path(given.args[0]))
+    def stage(job: IngestJob, _: Path) -> None:
         for chunk in job.chunks:
             spark_ingest.stage(session, job, chunk)
 
@@ -53,7 +49,13 @@ def run_of(broker: Broker, topic: str, lake: Path, asked: Asked, run_id: str, **
     assert isinstance(spec, Ingest)
     kafka = KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
     return Run(
-        spec, kafka, "tidegate_backfill", run_id, date(2026, 1, 2), asked=asked, stores=STORES
+        spec,
+        kafka,
+        "tidegate_backfill",
+        run_id,
+        date(2026, 1, 2),
+        asked=asked,
+        **HERE,
     )
 
 
@@ -102,7 +104,7 @@ def random_window(
 @pytest.mark.slow
 def test_any_window(
     spark: SparkSession,
-    submit: Callable[[Submission], None],
+    submit: Do,
     broker: Broker,
     topic: str,
     tmp_path: Path,

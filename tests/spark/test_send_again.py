@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from confluent_kafka import Producer
 from support import topic_records
 from support.egress_pipeline import EgressPipeline, begun
 from support.ingest_steps import plan
+from support.toy_engine import HERE
 from tidegate import flows
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress.explain import explain
@@ -24,11 +26,11 @@ from tidegate.errors import (
     WindowRefused,
 )
 from tidegate.lake.boundaries import neighbours
-from tidegate.lake.store import STORES, open_store
-from tidegate.launch.submission import Submission
+from tidegate.lake.store import open_store
 from tidegate.pipelines.files import load_ingest
 from tidegate.runs.run import Run, open_run
 from tidegate.spark import readback
+from tidegate.spark.egress_job import EgressJob
 
 ROWS = 300  # in each of two partitions; row n has key k<n % 3>, and as value its offset
 KEY = "cast(key as string) = 'k1'"
@@ -126,7 +128,7 @@ def send_and_die(
 ) -> Callable[[Any], None]:
     """Return a submit function that sends these rows of each partition and fails."""
 
-    def submit(given: Submission) -> None:
+    def submit(given: EgressJob, _: Path) -> None:
         job = begun(given)
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for p, rows in enumerate(numbers):
@@ -272,7 +274,7 @@ def test_a_window_by_time_of_records_expired_in_kafka(pipeline: EgressPipeline, 
         "b",
         date(2026, 1, 1),
         asked=nothing_to_do,
-        stores=STORES,
+        **HERE,
     )
     assert not plan(ingest).plan.has_work  # but it freezes the boundaries of its times
     edges = (0, 20, 50)

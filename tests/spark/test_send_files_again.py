@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ from tidegate import flows
 from tidegate.core.requests import FileReplay
 from tidegate.egress.verify import verify
 from tidegate.errors import SendFailed, StageFailed
-from tidegate.launch.submission import Submission
+from tidegate.spark.egress_job import EgressJob
 from tidegate_check.lake import Checker, Stored
 
 ROWS = 20  # of each file
@@ -74,7 +75,7 @@ def test_a_dead_attempt_is_resumed(pipeline: EgressPipeline) -> None:
     pipeline.run_all("one")
     again = {"asked": FileReplay("x", ("a", "b"))}
 
-    def dies(given: Submission) -> None:
+    def dies(given: EgressJob, _: Path) -> None:
         plan = begun(given).plan_id
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for n in range(7):

@@ -1,24 +1,25 @@
 """An egress pipeline of a test's own: source, target and ledger, run in one Spark session."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
 from support import topic_reader
+from support.toy_engine import HERE, Do, ToyEngine
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.fold import Fold
 from tidegate.core.requests import Asked
 from tidegate.egress import plan as planning
+from tidegate.egress.release import release
 from tidegate.egress.run import egress
 from tidegate.errors import StageFailed
 from tidegate.ingest import run as ingest
 from tidegate.lake.store import STORES
-from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import Egress, Ingest, parse
 from tidegate.runs.run import LIVE, EgressRun, Run, open_run
 from tidegate.spark import ingest as staging
@@ -29,9 +30,8 @@ from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.session import configure
 
 
-def begun(given: Submission) -> EgressJob:
+def begun(job: EgressJob) -> EgressJob:
     """Leave the mark of an attempt that begins to send; return its job."""
-    job = EgressJob.read(Path(given.args[0]))
     LocalAnswers(Path(str(job.mark))).create(SENDING)
     return job
 
@@ -79,7 +79,7 @@ class EgressPipeline:
 
     def run(self, run_id: str, **others: Any) -> EgressRun:
         return EgressRun(
-            self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), stores=STORES, **others
+            self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), **{**HERE, **others}
         )
 
     def run_ingest(self, topic: str, run_id: str, asked: Asked = LIVE, **settings: object) -> None:
@@ -94,34 +94,38 @@ class EgressPipeline:
         assert isinstance(spec, Ingest)
         session = configure(self.spark.newSession())
 
-        def submit(given: Submission) -> None:
-            job = IngestJob.read(Path(given.args[0]))
+        def do(job: IngestJob, _: Path) -> None:
             for chunk in job.chunks:
                 staging.stage(session, job, chunk)
 
-        run = Run(spec, self.kafka, "dag", run_id, date(2026, 1, 1), asked=asked, stores=STORES)
-        ingest.ingest(run, submit)
+        run = Run(
+            spec, self.kafka, "dag", run_id, date(2026, 1, 1), asked=asked, stores=STORES,
+            engine=ToyEngine(do),
+        )  # fmt: skip
+        ingest.ingest(run)
 
-    def submit(self, given: Submission) -> None:
-        path = Path(given.args[0])
-        job = EgressJob.read(path)
+    def submit(self, job: EgressJob, directory: Path) -> None:
         self.jobs.append(job)
-        if attempt(self.spark, job, LocalAnswers(path.parent)):
+        if attempt(self.spark, job, LocalAnswers(directory)):
             raise StageFailed("the application ended with 1", exit_code=1)
 
     def run_all(
         self,
         run_id: str = "r",
         *,
-        submit: Callable[[Submission], None] | None = None,
+        submit: Do | None = None,
         **others: Any,
     ) -> dict[str, Any]:
         """Run the pipeline; return the report."""
-        run = self.run(run_id, **others)
-        return dict(egress(run, submit or self.submit, lambda _: False).report)
+        run = self.run(run_id, engine=ToyEngine(submit or self.submit), **others)
+        return dict(egress(run, lambda _: False).report)
 
     def plan(self, run_id: str = "r") -> planning.Planned:
         return planning.plan(open_run(self.run(run_id)), lambda _: False)
+
+    def release(self, how: Literal["resend", "declare sent"]) -> None:
+        run = self.run("any")
+        release(self.spec, run.store(), None, how, "looked", engine=run.engine, run="me")
 
     def fold(self) -> Fold:
         run = self.run("any")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from support import staged_attempts
+from support.toy_engine import HERE, ToyEngine
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import canonical, layout
 from tidegate.core.cluster_answers import TargetState, TargetSurvey
@@ -22,7 +23,7 @@ from tidegate.errors import StageFailed
 from tidegate.lake import committing
 from tidegate.lake.deliveries import Delivery
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import STORES, LocalStore, Store, open_store
+from tidegate.lake.store import LocalStore, Store, open_store
 from tidegate.pipelines.spec import Egress, parse
 from tidegate.runs.run import EgressRun, OpenRun, open_run
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
@@ -81,7 +82,7 @@ class World:
     def run(self, run_id: str = "r", **others: Any) -> EgressRun:
         kafka = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
         day = date(2026, 1, 1)
-        return EgressRun(self.spec, kafka, "dag", run_id, day, stores=STORES, **others)
+        return EgressRun(self.spec, kafka, "dag", run_id, day, **{**HERE, **others})
 
     def open(self, run_id: str = "r", **others: Any) -> OpenRun[EgressRun]:
         return open_run(self.run(run_id, **others))
@@ -90,27 +91,36 @@ class World:
         return planning.plan(self.open(run_id, **others), lambda _: False)
 
     def send(
-        self, run_id: str = "r", application: Application | None = None, **others: Any
+        self,
+        run_id: str = "r",
+        application: Application | None = None,
+        *,
+        line: str = "4.0",
+        **others: Any,
     ) -> Delivery | None:
         """Run `send`; the application sends all rows unless another one is given."""
-        submit = self.app(application or sends_all)
-        return send(self.open(run_id, **others), submit, lambda _: False)
+        engine = self.engine(application or sends_all, line)
+        return send(self.open(run_id, engine=engine, **others), lambda _: False)
 
     def send_and_publish(
         self, run_id: str = "r", application: Application | None = None, **others: Any
     ) -> dict[str, Any]:
         """Run all steps; return the report."""
-        self.send(run_id, application, **others)
+        line = others.pop("line", "4.0")
+        self.send(run_id, application, line=line, **others)
         return dict(publish(self.open(run_id, **others)).report)
 
-    def app(self, application: Application) -> Any:
-        def submit(given: Any) -> None:
-            path = Path(given.args[0])
-            job = EgressJob.read(path)
-            self.ran.append(job)
-            application(job, path.parent)
+    def engine(self, application: Application, line: str = "4.0") -> ToyEngine:
+        return ToyEngine(self.app(application), line=line)
 
-        return submit
+    def app(self, application: Application) -> Application:
+        """Return an application that is remembered in `ran` when it starts."""
+
+        def do(job: EgressJob, directory: Path) -> None:
+            self.ran.append(job)
+            application(job, directory)
+
+        return do
 
     @property
     def fold(self) -> Any:
@@ -140,9 +150,9 @@ def dies_before_sending(_: EgressJob, __: Path) -> None:
     raise StageFailed("no JVM")
 
 
-def begins(job: EgressJob, directory: Path) -> None:
+def begins(job: EgressJob, _: Path) -> None:
     """Leave the mark of an attempt that begins to send."""
-    mark = Path(job.mark or directory)
+    mark = Path(job.mark)
     mark.mkdir(parents=True, exist_ok=True)
     (mark / SENDING).touch()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support import staged_attempts
+from support.toy_engine import HERE, Do
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.cluster_answers import Probe, Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -16,11 +17,8 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.ingest import drafting, explain, report, sealing, truncation
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import STORES
-from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
-from tidegate.runs.steps import Submit
 from tidegate.spark.ingest_job import IngestJob
 
 TOPIC_ID = "id-t"
@@ -54,7 +52,7 @@ class World:
         form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(self.root)}
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
         spec = parse(form | {"max_records": 100} | self.settings)
-        return Run(spec, kafka, "dag", run_id, date(2024, 5, 1), stores=STORES, **given)
+        return Run(spec, kafka, "dag", run_id, date(2024, 5, 1), **{**HERE, **given})
 
     def survey(self, *_: object) -> Survey:
         if self.away:
@@ -93,12 +91,11 @@ class World:
         fail: Collection[int] = (),
         then: Callable[[], None] = lambda: None,
         missing: Collection[int] = (),
-    ) -> Submit:
+    ) -> Do:
         """Return what stages chunk after chunk, up to one of `fail`; `missing` offsets no row."""
 
-        def submit(given: Submission) -> None:
+        def submit(job: IngestJob, _: Path) -> None:
             self.started += 1
-            job = IngestJob.read(Path(given.args[0]))
             store = self.run("any").store()
             plan = staging_plan(store, job)
             for chunk in job.chunks:

@@ -6,8 +6,8 @@ from unittest import mock
 
 from pyspark.sql import SparkSession
 
+from support.calls import staging
 from tidegate.launch.masters import for_master
-from tidegate.launch.submission import submission
 from tidegate.spark.session import STATIC, configure
 
 _started: list[SparkSession] = []
@@ -16,7 +16,7 @@ _started: list[SparkSession] = []
 def shared() -> SparkSession:
     """Return the session: two cores, and the settings of an application of half a million rows."""
     if not _started:
-        given = submission(Path("none"), {}, 500_000, name="tests")
+        given = staging(Path("none"), {}, 500_000, name="tests")
         settings = for_master(given, "local[2]").conf
         with mock.patch.dict(os.environ, SPARK_LOCAL_IP="127.0.0.1"):
             builder = SparkSession.builder.master("local[2]").appName("tidegate tests")

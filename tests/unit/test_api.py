@@ -10,6 +10,7 @@ import pytest
 import tidegate
 from support import ingest_world
 from support.ingest_world import World
+from support.toy_engine import submitting
 from tidegate import api
 from tidegate.cli import runs
 from tidegate.core.cursor import Watermarks
@@ -37,7 +38,7 @@ def masters(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def submit(given: Submission, *, master: str, log: Any) -> None:
         found.append(master)
         log("starts")
-        world.submit()(given)
+        submitting(world.submit())(given)
 
     monkeypatch.setattr(spark_submit, "submit", submit)
     return found
@@ -96,7 +97,7 @@ def test_a_spark_connection_of_the_environment(
 
     def submit(given: Submission, *, master: str, log: Any) -> None:
         found.append((master, given.conf.get("spark.cores.max")))
-        world.submit()(given)
+        submitting(world.submit())(given)
 
     monkeypatch.setattr(spark_submit, "submit", submit)
     tidegate.run(spec, kafka=KAFKA, max_chunks=1)
@@ -133,9 +134,9 @@ def test_an_empty_run_id(world: World) -> None:
 def test_an_application_that_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was sealed is published; the same id does the rest."""
     spec = world.run("any").spec
-    monkeypatch.setattr(spark_submit, "submit", lambda given, **_: world.submit(fail=[2])(given))
+    monkeypatch.setattr(spark_submit, "submit", submitting(world.submit(fail=[2])))
     with pytest.raises(StageFailed):
         tidegate.run(spec, "r", kafka=KAFKA, master="local[1]")
     assert sum(file["rows"] for file in tidegate.files(spec)) == 200
-    monkeypatch.setattr(spark_submit, "submit", lambda given, **_: world.submit()(given))
+    monkeypatch.setattr(spark_submit, "submit", submitting(world.submit()))
     assert tidegate.run(spec, "r", kafka=KAFKA, master="local[1]")["rows"] == 250

@@ -17,11 +17,10 @@ import yaml
 from support import snippets
 from support.cases import each_of
 from support.doc_pages import DOCS, FENCED, command_lines, fenced, named, page
-from tidegate import errors
+from tidegate import connections, errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.lake.dataset import SCHEMA
 from tidegate.pipelines import files
-from tidegate.runs import connections
 from tools import command_reference
 
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from support.doc_pages import DOCS, PROJECT, fenced, page
-from tidegate.runs import connections
+from tidegate import connections
 from tools.command_reference import whole
 
 EXAMPLES = PROJECT / "docs/examples"

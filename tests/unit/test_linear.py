@@ -285,7 +285,7 @@ def test_a_record_with_an_array_of_different_objects():
 
 def test_a_proposal_for_many_columns_that_do_not_fit():
     from tidegate.core.decoding import Decoder, Decoding
-    from tidegate.ingest.proposal import better_than
+    from tidegate.samples.proposed_decoder import better_than
 
     declared = Decoding(Decoder("json", ", ".join(f"col{i:x} INT" for i in range(3_000))))
     assert declared.value

@@ -19,8 +19,9 @@ from support.egress_world import (
 from support.egress_world import (
     dies_while_sending,
 )
-from support.ingest_steps import plan, publish, stage
+from support.ingest_steps import ingest, plan, publish, stage
 from support.ingest_world import World, ranges
+from support.toy_engine import TOY
 from tidegate import flows
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.cursor import Watermarks
@@ -40,7 +41,6 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.ingest import status
-from tidegate.ingest.run import ingest
 from tidegate.lake import attempts, decodings, plans
 from tidegate.lake.footers import arrow_type
 from tidegate.lake.sweeping import sweep
@@ -72,9 +72,8 @@ def typed(world: World) -> Any:
     """Return what stages chunks with the columns of their plan, all null."""
     inner = world.submit()
 
-    def submit(given: Any) -> None:
-        inner(given)
-        job = IngestJob.read(Path(given.args[0]))
+    def do(job: IngestJob, directory: Path) -> None:
+        inner(job, directory)
         added = job.decode["t"].columns if "t" in job.decode else ()
         for chunk in job.chunks:
             for path in Path(chunk.directory).rglob("*.parquet"):
@@ -84,7 +83,7 @@ def typed(world: World) -> Any:
                     table = table.append_column(field.name, nulls)
                 pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
-    return submit
+    return do
 
 
 def schemas(world: World) -> set[str]:
@@ -372,7 +371,15 @@ def test_nor_while_nothing_is_committed(sending: Egress) -> None:
     sending.put(a="1")
     with pytest.raises(SendFailed):
         sending.send("one", dies_while_sending)
-    release(sending.spec, flows.store(sending.spec), None, "declare sent", "looked", run="me")
+    release(
+        sending.spec,
+        flows.store(sending.spec),
+        None,
+        "declare sent",
+        "looked",
+        engine=TOY,
+        run="me",
+    )
     sending.put(b="2")
     sending.target = TargetSurvey("there", sending.target.topics)
     with pytest.raises(IdentityChanged):
@@ -387,7 +394,7 @@ def test_a_released_claim_may_have_sent(sending: Egress, how: Any) -> None:
     sending.put(a="1")
     with pytest.raises(SendFailed):
         sending.send("one", dies_while_sending)
-    release(sending.spec, flows.store(sending.spec), None, how, "looked", run="me")
+    release(sending.spec, flows.store(sending.spec), None, how, "looked", engine=TOY, run="me")
     said = early_end(sending.run("one"))
     assert "nothing" not in said.text, said
     assert said.finished == (how == "declare sent")

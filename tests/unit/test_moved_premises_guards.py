@@ -9,13 +9,12 @@ import pytest
 from support import ingest_world, left_lakes
 from support.egress_world import World as Egress
 from support.egress_world import dies_while_sending
-from support.ingest_steps import plan, publish, stage
+from support.ingest_steps import ingest, plan, publish, stage
 from support.ingest_world import ranges
 from tidegate.core.cursor import Watermarks
 from tidegate.core.judge import Accepted, Refused, judge
 from tidegate.core.requests import Backfill, Replay
 from tidegate.errors import SendFailed, TidegateError
-from tidegate.ingest.run import ingest
 from tidegate.lake import audit, decodings, plans
 from tidegate.lake.ledger import Ledger
 from unit.egress import conftest as egress_fixtures

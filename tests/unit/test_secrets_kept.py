@@ -17,10 +17,10 @@ from tidegate import faults
 from tidegate.broker import oauth
 from tidegate.egress.proposal import columns_of
 from tidegate.errors import ConfigurationError, TriggerNotPermitted
-from tidegate.ingest.proposal import decoder
 from tidegate.orchestration import rights
 from tidegate.pipelines import scaffold
 from tidegate.pipelines.files import Examined, examined
+from tidegate.samples.proposed_decoder import decoder
 from tidegate.settings import secrets
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge

@@ -25,11 +25,11 @@ from tidegate.core.offsets import OffsetRange, parse_spark_offsets
 from tidegate.core.schema import SchemaError
 from tidegate.egress.proposal import columns_of
 from tidegate.errors import ConfigurationError, LakeDamaged
-from tidegate.ingest import peek as peeking
-from tidegate.ingest.proposal import better_than, decoder
 from tidegate.lake import attempts, committing, dataset, placing, plans, views
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines import files, scaffold
+from tidegate.samples import peek as peeking
+from tidegate.samples.proposed_decoder import better_than, decoder
 from tidegate_check import lake as checker
 
 
@@ -126,14 +126,14 @@ def test_keys_that_are_no_columns_are_not_proposed(name: str) -> None:
 
 def test_init_by_keys_that_are_no_columns(tidegate: Any, monkeypatch: Any) -> None:
     values = [(None, b'{"": 1, "ok": "x"}')]
-    monkeypatch.setattr("tidegate.ingest.proposal._sampled", lambda *_: {"t": values})
+    monkeypatch.setattr("tidegate.samples.proposed_decoder._sampled", lambda *_: {"t": values})
     code, _, _ = tidegate("init", "--name", "q", "--topic", "t", "--lake", "/lake")
     assert (code, "ok STRING" in Path("q.yaml").read_text()) == (0, True)
 
 
 def test_init_proposes_nothing_that_is_expanded(tidegate: Any, monkeypatch: Any) -> None:
     values = [(None, b'{"${HOME}": 1, "ok": "x"}')]
-    monkeypatch.setattr("tidegate.ingest.proposal._sampled", lambda *_: {"t": values})
+    monkeypatch.setattr("tidegate.samples.proposed_decoder._sampled", lambda *_: {"t": values})
     code, _, _ = tidegate("init", "--name", "q", "--topic", "t", "--lake", "/lake")
     assert (code, "${HOME}" in Path("q.yaml").read_text()) == (0, False)
 

@@ -198,8 +198,8 @@ def _proposed(name: str, text: str) -> dict[str, Decoder]:
     spec = pipeline_files.examined(text, name, os.environ).spec
     if not isinstance(spec, Ingest):
         return {}
-    from tidegate.ingest.proposal import proposed
     from tidegate.orchestration import command_connections
+    from tidegate.samples.proposed_decoder import proposed
 
     try:
         kafka = command_connections.kafka(spec)

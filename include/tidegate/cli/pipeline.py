@@ -131,7 +131,9 @@ def release(
         late_offsets = declare_late(spec, STORES, reason, by=signature(), run=run_id)
         answer(late_offsets, render_egress.print_late, as_json=as_json)
         return
-    released = end_claim(spec, flows.store(spec), plan, action, reason, run=run_id)
+    released = end_claim(
+        spec, flows.store(spec), plan, action, reason, engine=flows.engine(), run=run_id
+    )
     then = {"resend": "a later run sends all of it", "declare sent": "it counts as sent"}[action]
     text = f"plan {released['plan_id']}: released; {then}"
     answer(released, lambda _: say(text), as_json=as_json)

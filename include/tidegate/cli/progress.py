@@ -11,7 +11,7 @@ from rich.progress import TimeRemainingColumn as TimeLeft
 
 from tidegate.cli.console import err
 from tidegate.core.wording import counted
-from tidegate.runs.step_progress import OnProgress, StepProgress
+from tidegate.runs.steps import OnProgress, StepProgress
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def _entry_or_time(text: str, zone: str) -> int | datetime:
         ) from None
 
 
-class Engine(enum.StrEnum):
+class SqlEngine(enum.StrEnum):
     """Who reads a view."""
 
     DUCKDB = "duckdb"
@@ -101,7 +101,7 @@ class Engine(enum.StrEnum):
 @app.command()
 def view(
     pipeline: Pipeline,
-    engine: Annotated[Engine, typer.Option(help="Whose SQL.")] = Engine.DUCKDB,
+    engine: Annotated[SqlEngine, typer.Option(help="Whose SQL.")] = SqlEngine.DUCKDB,
     topic: Annotated[
         str | None, typer.Option(help="Only its columns, for Spark and Trino.")
     ] = None,
@@ -134,9 +134,9 @@ def peek(
     as_json: Json = False,
 ) -> None:
     """Show some records of a topic, as people read them; nothing is read into the lake."""
-    from tidegate.ingest.peek import peek as records_of
-    from tidegate.ingest.peek import peek_in_lake
     from tidegate.orchestration.command_connections import kafka, spark
+    from tidegate.samples.peek import peek as records_of
+    from tidegate.samples.peek import peek_in_lake
 
     if decode and in_lake:
         raise ConfigurationError("give --decode or --lake, not both: the lake has its columns")

@@ -84,7 +84,7 @@ def explain_run(
 
 
 def _explain_sample(spec: Ingest, most: int, *, as_json: bool) -> None:
-    from tidegate.ingest.proposal import fit
+    from tidegate.samples.proposed_decoder import fit
 
     found = {
         "format": 1,

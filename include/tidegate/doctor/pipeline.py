@@ -37,7 +37,7 @@ from tidegate.launch import cluster_mode, spark_home
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import cron
-from tidegate.runs.connections import refuse_contradictions
+from tidegate.runs.client_options import refuse_contradictions
 from tidegate.runs.topics import resolved
 
 

@@ -12,10 +12,10 @@ from tidegate.core.judge import Adopt, Lost, Moved, PartlyCovered, Refused
 from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.egress.lake_source import window_of
 from tidegate.egress.plan import root_of
-from tidegate.egress.sender import TaskEnded, cluster_sender, sender_identity
+from tidegate.egress.sender import TaskEnded, sender_identity
 from tidegate.egress.takeover import not_dead
 from tidegate.errors import ConfigurationError, PlanDead, SenderAlive
-from tidegate.launch.cluster_mode import tag
+from tidegate.lake.attempts import Attempt
 from tidegate.runs.run import EgressRun, OpenRun
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def claim(
     ledger.recheck()  # before the first record, not only before the commit
     open_claim = ledger.fold.claims.get(plan.id)
     run = opened.run
-    if open_claim and (why := not_dead(open_claim, opened.store, task_ended, run.spark.home)):
+    if open_claim and (why := not_dead(open_claim, run.engine, opened.store, task_ended)):
         raise SenderAlive(
             f"plan {plan.id}: attempt {open_claim.attempt} holds the claim, and is not proven "
             f"dead: {why}. Wait; or, if you know that it is, `tidegate release`",
@@ -44,19 +44,19 @@ def claim(
         )
     if open_claim:
         _refuse_other_spark(opened, plan, open_claim)
-    on_yarn = run.spark.is_cluster
+    application = run.engine.identity(Attempt(plan.id, 0, attempt))
     new = Claim(
         lane=plan.lane,
         plan_id=plan.id,
         attempt=attempt,
-        sender=cluster_sender(run.task, tag(attempt)) if on_yarn else sender_identity(run.task),
+        sender=sender_identity(run.task, application),
         files=plan.files,
         topic_ids=plan.topics,
         window=window_of(plan),
         target={topic: dict(state.ends) for topic, state in target.topics.items()},
         supersedes=open_claim.attempt if open_claim else None,
         root=root_of(plan).url if plan.files else None,
-        spark=opened.run.spark.line,
+        spark=run.engine.line,
         cluster_id=plan.cluster_id,
         columns=plan.columns,
     )
@@ -79,12 +79,12 @@ def claim(
 
 def _refuse_other_spark(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:
     """Raise ConfigurationError if another minor version of Spark may have sent a part of a plan."""
-    spark = opened.run.spark
-    if spark.line != claim.spark:
+    engine = opened.run.engine
+    if engine.line != claim.spark:
         raise ConfigurationError(
             f"plan {plan.id}: attempt {claim.attempt}, with Spark {claim.spark}, may have sent a "
-            f"part of it, and Spark connection {spark.id!r} has Spark {spark.line}, by which the "
-            f"same row may become another record: use Spark {claim.spark} until it is sent. "
+            f"part of it, and Spark connection {engine.id!r} has Spark {engine.line}, which may "
+            f"render the same row differently: use Spark {claim.spark} until it is sent. "
             "`tidegate release` says whether to send all of it again, or to count it as sent",
             attempt=claim.attempt,
         )

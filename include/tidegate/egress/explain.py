@@ -11,7 +11,6 @@ from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.plan import preview, root_of
 from tidegate.egress.proposal import LINES, proposed_columns
 from tidegate.egress.sender import is_dead_here
-from tidegate.launch import cluster_mode
 from tidegate.runs.client_options import explained
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.spark.egress_job import LINE, WHOLE
@@ -76,8 +75,7 @@ def explain(
             *run.spec.notices,
             *_proposals(run, plan),
             *_values_of_directories(plan),
-            *run.spark.notices,
-            *cluster_mode.notices(opened.store, run.spark),
+            *run.engine.notices(opened.store),
         ],
     }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tidegate.core import layout, provenance
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim
@@ -12,8 +10,7 @@ from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_re
 from tidegate.egress.plan import root_of
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import delegation_tokens
-from tidegate.runs.connections import client_name
+from tidegate.runs.client_options import client_name
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import SENDING, EgressJob, RowSource, TargetTopic
@@ -71,15 +68,13 @@ def job_of(
     rows: RowSource,
     claim: Claim,
     target: TargetSurvey,
-    private: Path,
 ) -> EgressJob:
-    """Return the job of a claimed plan; it may hold secrets, and so may its files in `private`."""
+    """Return the job of a claimed plan, but for what the engine adds."""
     run = opened.run
     settings = plan.byte_settings
     own = Attempt(plan.id, 0, claim.attempt)
     quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
     producer = run.spec.target.producer_settings
-    options, logins = delegation_tokens.split(run.kafka, private)
     client_id = run.kafka.client_id(client_name(run.spec, "send", run.run_id, claim.attempt))
     return EgressJob(
         plan_id=plan.id,
@@ -102,14 +97,13 @@ def job_of(
             )
             for topic, state in target.topics.items()
         },
-        reader={**options, "kafka.client.id": client_id},
+        options={"kafka.client.id": client_id},
         producer=producer,
         client_id=client_id,
-        logins=logins,
         records=estimate(plan),
         reading=run.spec.target.reading_options,
         spark=claim.spark,
         resumed=has_begun(opened, plan),
         proof=run.spec.proof,
-        mark=None if run.spark.is_cluster else opened.store.native(own.directory),
+        mark=opened.store.native(own.directory),
     )

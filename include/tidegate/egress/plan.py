@@ -27,8 +27,8 @@ from tidegate.lake import plans, sources
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Stores
 from tidegate.runs import variables
+from tidegate.runs.client_options import refuse_contradictions
 from tidegate.runs.cluster_identity import refuse_another_cluster
-from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Planned
 
@@ -57,7 +57,7 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
         return Planned(current, known=True)
     note: dict[str, Any] = {}  # a resumed plan has its own
     if not run.asked and (claim := ledger.fold.oldest_open_claim):
-        if why := not_dead(claim, store, task_ended, run.spark.home):
+        if why := not_dead(claim, run.engine, store, task_ended):
             raise SenderAlive(
                 f"pipeline {run.spec.name!r}: attempt {claim.attempt} of plan {claim.plan_id} is "
                 f"not proven dead: {why}. Wait; or, if you know that it is, `tidegate release`",

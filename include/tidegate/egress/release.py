@@ -8,13 +8,12 @@ from tidegate.core.entries import Gap, Release
 from tidegate.core.judge import Lost
 from tidegate.egress.lake_source import open_lake, read_unsent
 from tidegate.egress.sender import is_alive
-from tidegate.egress.takeover import running
 from tidegate.errors import NotClaimed, SenderAlive
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store_protocol import Store, Stores
-from tidegate.launch.cluster_mode import withdraw
 from tidegate.pipelines.spec import Egress
+from tidegate.runs.engine_protocol import Engine
 
 FORMAT = 1
 
@@ -26,6 +25,7 @@ def release(
     how: Literal["resend", "declare sent"],
     reason: str,
     *,
+    engine: Engine,
     run: str,
 ) -> dict[str, Any]:
     """End an open claim; without `plan_id` the only open one (contract: `release --json`).
@@ -33,7 +33,7 @@ def release(
     With `resend`, a later run sends its files as if they had never been sent; `declare sent` counts
     them as sent. Raises NotClaimed if there is no such claim, more than one without `plan_id`, or
     if an attempt is sealed and would be sent again. Raises SenderAlive if its sender runs on this
-    machine, or YARN shows that it runs.
+    machine, or is seen to run elsewhere.
     """
     ledger = Ledger(store, spec.name)
     claims = ledger.fold.claims
@@ -55,11 +55,11 @@ def release(
             sender=dict(claim.sender),
             plan_id=plan_id,
         )
-    if found := running(claim.sender):
+    application = claim.sender.get("application")
+    if application and (found := engine.running(application)):
         raise SenderAlive(
-            f"plan {plan_id}: YARN shows {', '.join(found)} as not ended: what it sends from now "
-            "on would be sent again, or never be committed. End it first, by `yarn application "
-            "-kill`; then release",
+            f"plan {plan_id}: {', '.join(found)} runs: what it sends from now on would be sent "
+            "again, or never be committed. End it first; then release",
             sender=dict(claim.sender),
             plan_id=plan_id,
         )
@@ -71,8 +71,8 @@ def release(
             "counts it as sent, and `tidegate replay` sends it again after that",
             open=list(claims),
         )
-    if "application" in claim.sender:  # a driver that has not read its job never will
-        withdraw(attempt, store)
+    if application:  # a driver that has not read its job never will
+        engine.withdraw(application, attempt, store)
     outcome = ledger.append(Release(plan_id, claim.attempt, how, reason), run=run)
     if isinstance(outcome, Lost):
         raise NotClaimed(f"plan {plan_id}: another process has just ended its claim")

@@ -10,13 +10,11 @@ from tidegate.egress.send import send
 from tidegate.egress.sender import TaskEnded
 from tidegate.lake import deliveries
 from tidegate.runs.run import EgressRun, open_run
-from tidegate.runs.step_progress import OnProgress
-from tidegate.runs.steps import NO_PLAN, EarlyEnd, Planned, Submit
+from tidegate.runs.steps import NO_PLAN, EarlyEnd, OnProgress, Planned
 
 
 def egress(
     run: EgressRun,
-    submit: Submit,
     task_ended: TaskEnded,
     *,
     replan: bool = False,
@@ -29,7 +27,7 @@ def egress(
     opened.on_progress = on_progress
     planned = plan(opened, task_ended, replan=replan)
     on_planned(planned)
-    send(opened, submit, task_ended)
+    send(opened, task_ended)
     opened.ledger.recheck()  # Spark may have run for hours
     published = publish(opened)
     on_published(published)

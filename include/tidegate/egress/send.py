@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import tidegate
 from tidegate import faults
@@ -28,7 +26,6 @@ from tidegate.egress.lake_source import (
 )
 from tidegate.egress.plan import living_plan, plan, refuse_unordered, root_of, survey
 from tidegate.egress.sender import TaskEnded, held
-from tidegate.egress.takeover import not_ended
 from tidegate.errors import (
     IdentityChanged,
     OutOfMemory,
@@ -41,20 +38,17 @@ from tidegate.errors import (
     StageFailed,
     TidegateError,
 )
-from tidegate.lake import deliveries, plans, sources
+from tidegate.lake import attempts, deliveries, plans, sources
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.store_protocol import Stores
-from tidegate.launch.cluster_mode import clear, handed_over
-from tidegate.launch.masters import for_places
-from tidegate.launch.spark_submit import terminal_if_refused
-from tidegate.launch.submission import sending_submission
-from tidegate.runs.connections import refuse_contradictions
+from tidegate.runs.client_options import refuse_contradictions
+from tidegate.runs.engine_protocol import Unknown
 from tidegate.runs.run import EgressRun, OpenRun
-from tidegate.runs.step_progress import StepProgress
-from tidegate.runs.steps import Submit
-from tidegate.spark.answers import LocalAnswers, ReadAnswer
+from tidegate.runs.steps import StepProgress
+from tidegate.settings import spark_conf
 from tidegate.spark.egress_job import DONE, REFUSED, RowSource
+from tidegate.spark.job_files import terminal_if_refused
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +64,7 @@ class _FilesRefused(Exception):
         self.others = others
 
 
-def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> Delivery | None:
+def send(opened: OpenRun[EgressRun], task_ended: TaskEnded) -> Delivery | None:
     """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
     Returns its manifest; None if the plan was committed before, or has no work. Makes a plan if the
@@ -81,7 +75,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     for _ in ("first", "second"):
         planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
         try:
-            return _send(opened, planned, submit, task_ended)
+            return _send(opened, planned, task_ended)
         except _FilesRefused as refused:
             if opened.run.asked:
                 raise RowsRefused(
@@ -98,9 +92,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     )
 
 
-def _send(
-    opened: OpenRun[EgressRun], planned: Plan, submit: Submit, task_ended: TaskEnded
-) -> Delivery | None:
+def _send(opened: OpenRun[EgressRun], planned: Plan, task_ended: TaskEnded) -> Delivery | None:
     run, store, ledger = opened.run, opened.store, opened.ledger
     if run.asked:  # of two requests under one id, the other one may have been planned
         replay.check_request(run, run.asked, ledger.fold, planned)
@@ -124,7 +116,7 @@ def _send(
             _refuse_changed_since(opened, planned, claim)
         if lake:
             rows = replace(rows, late=_late_partitions(opened, planned, lake, claim, target))
-        result = _run_application(opened, planned, rows, claim, target, submit)
+        result = _run_application(opened, planned, rows, claim, target)
         contents = _contents(planned, run.stores)
         _refuse_changed_files(planned, run.stores)
         if lake:
@@ -143,7 +135,7 @@ def _send(
             versions={**result["versions"], "tidegate": tidegate.__version__},
         )
         deliveries.create(store, delivery)
-        clear(delivery.of, store)
+        attempts.delete_files(store, delivery.of)
         faults.point("seal.written")
         sent = counted(delivery.rows, "row")
         logger.info("plan %s: sent and sealed: %s", planned.id, sent)
@@ -229,45 +221,60 @@ def _run_application(
     rows: RowSource,
     claim: Claim,
     target: TargetSurvey,
-    submit: Submit,
 ) -> dict[str, Any]:
-    """Run the application; return its result. The claim is released if nothing was sent."""
-    run = opened.run
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as private:
-        directory = Path(private, claim.attempt)  # the process list names the attempt
-        directory.mkdir(mode=0o700)
-        failure: TidegateError | None = None
-        read: ReadAnswer = LocalAnswers(directory).read
-        own = Attempt(plan.id, 0, claim.attempt)
+    """Run the application to its end; return its result.
+
+    Without one the claim is released if nothing was sent, and the cause is raised.
+    """
+    run, own = opened.run, Attempt(plan.id, 0, claim.attempt)
+    failure: TidegateError | None = None
+    refused = None
+    with contextlib.ExitStack() as stack:
         try:
-            job = job_of(opened, plan, rows, claim, target, directory)
-            application = sending_submission(
-                directory / "job.json",
-                run.spark_conf,
-                name=job.app_name,
-                rows=job.records,
-                kafka=run.kafka,
-                spark=run.spark,
+            job = job_of(opened, plan, rows, claim, target)
+            opens = *(path for _, path in job.source.files), job.quarantine or "", job.mark
+            application = stack.enter_context(
+                run.engine.application(
+                    job,
+                    own,
+                    store=opened.store,
+                    kafka=run.kafka,
+                    conf={**run.spark_conf, **spark_conf.RUN_ONCE},
+                    places=opens,
+                    target_ids={topic: each.topic_id for topic, each in target.topics.items()},
+                )
             )
-            ids = {topic: each.topic_id for topic, each in target.topics.items()}
-            application = replace(application, target_ids=ids)
-            places = [*(path for _, path in job.source.files), job.quarantine or "", job.mark or ""]
-            application = for_places(application, *places, spark=run.spark)
+        except TidegateError as error:  # nothing was started
+            failure = error
+        else:
             opened.on_progress(StepProgress("sending", all_records=plan.records))
             logger.info("plan %s: Spark checks, sends and reads back its rows", plan.id)
-            with (
-                handed_over(job, application, own, opened.store, run.spark) as (call, read),
-                terminal_if_refused(read),
-            ):
-                submit(call)
-        except TidegateError as error:
-            failure = error
-        done = read(DONE) if failure is None else None
-        if run.spark.is_cluster and done is None:  # spark-submit may have ended before its driver
-            _await_end(opened, claim, failure)
-        if done:
-            return dict(json.loads(done))
-        refused = json.loads(read(REFUSED) or "null")
+            try:
+                with terminal_if_refused(application.read):
+                    application.run()
+            except TidegateError as error:
+                failure = error
+            done = application.read(DONE) if failure is None else None
+            if done is None and "application" in claim.sender:  # it may outlive its submitter
+                _await_end(opened, claim, failure)
+            if done:
+                return dict(json.loads(done))
+            refused = json.loads(application.read(REFUSED) or "null")
+    return _fail(opened, plan, claim, failure, refused)
+
+
+def _fail(
+    opened: OpenRun[EgressRun],
+    plan: Plan,
+    claim: Claim,
+    failure: TidegateError | None,
+    refused: Mapping[str, Any] | None,
+) -> NoReturn:
+    """Release the claim if nothing was sent; raise why an application ended without a result.
+
+    `refused` is its answer REFUSED. Rows that were refused win over `failure`.
+    """
+    run, own = opened.run, Attempt(plan.id, 0, claim.attempt)
     may_have_sent = begun(opened.store, own) or has_begun(opened, plan)
     if not may_have_sent:
         reason = refused["message"] if refused else f"the application failed: {failure}"
@@ -282,7 +289,7 @@ def _run_application(
             reason = "; ".join([*map(str, files)] or [reason])
         judge = judged_by(plan.byte_settings, run.spec) if files else None
         claims.release_unsent(opened, claim, reason, files, judge)
-        clear(own, opened.store)
+        attempts.delete_files(opened.store, own)
         if files:
             raise _FilesRefused(reason, len(plan.files) - len(files))
     if refused:
@@ -302,11 +309,12 @@ def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError 
     """Wait until the driver of this attempt has ended on its node; SendFailed if that is not
     proven, and the claim stands: it may be sending.
     """
-    own, name = Attempt(claim.plan_id, 0, claim.attempt), claim.sender["application"]["tag"]
-    if why := not_ended(own, name, opened.store, opened.run.spark.home):
+    own, engine = Attempt(claim.plan_id, 0, claim.attempt), opened.run.engine
+    end = engine.end(claim.sender["application"], own, opened.store)
+    if isinstance(end, Unknown):
         raise SendFailed(
             f"plan {claim.plan_id}: {failure or 'no answer'}; and its driver is not proven to have "
-            f"ended: {why}. The claim stands: a retry looks again"
+            f"ended: {end.why}. The claim stands: a retry looks again"
         ) from failure
 
 

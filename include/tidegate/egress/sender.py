@@ -33,23 +33,21 @@ def held() -> Iterator[str]:
         _held.discard(attempt)
 
 
-def sender_identity(task: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the identity of this process for a claim: host, boot, pid, start, Airflow task."""
+def sender_identity(
+    task: Mapping[str, Any] | None, application: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the identity of this process for a claim: host, boot, pid, start, Airflow task.
+
+    With the identity of an `application` that may outlive it, this process is its submitter.
+    """
     return {
         "host": socket.gethostname(),
         **_pid_namespace(),
         "pid": os.getpid(),
         "started": _start_time(os.getpid()),
         "task": None if task is None else dict(task),
+        **({"application": dict(application)} if application else {}),
     }
-
-
-def cluster_sender(task: Mapping[str, Any] | None, tag: str) -> dict[str, Any]:
-    """Return the identity of a sender whose driver runs on YARN, by the tag of its application.
-
-    This process is its submitter.
-    """
-    return {**sender_identity(task), "application": {"master": "yarn", "tag": tag}}
 
 
 def is_dead(

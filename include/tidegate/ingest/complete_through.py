@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.coverage import is_complete
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Plan
@@ -20,7 +19,7 @@ from tidegate.ingest import drafting
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.placing import unplaced
-from tidegate.lake.store_protocol import Store, Stores
+from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.run import Run
 
@@ -59,12 +58,13 @@ def _has_examined(spec: Ingest, note: Mapping[str, Any], topic: str) -> bool:
 
 
 def is_complete_through(
-    spec: Ingest, topic: str, until: datetime, stores: Stores, kafka: Callable[[], KafkaSettings]
+    spec: Ingest, topic: str, until: datetime, store: Store, run_of: Callable[[Ingest], Run]
 ) -> bool:
     """Return whether a topic is complete through a time, and its files are in `data/`.
 
     The ledger answers if a plan that was surveyed at that time or later is complete; the broker is
-    asked only if not: of a topic in which nothing is new, no plan is committed. Writes nothing.
+    asked only if not, by a live run of `run_of`: of a topic in which nothing is new, no plan is
+    committed. Writes nothing.
     Raises ConfigurationError for a topic that is not the pipeline's, or a time without a zone.
     """
     if until.tzinfo is None:
@@ -75,10 +75,9 @@ def is_complete_through(
         )
     if until > datetime.now(UTC):
         return False
-    store = stores.open(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
     done = _by_ledger(spec, topic, until, store, fold) or _by_broker(
-        spec.model_copy(update={"topics": (topic,)}), stores, kafka(), store, fold
+        run_of(spec.model_copy(update={"topics": (topic,)})), topic, store, fold
     )
     return done and _is_placed(spec, topic, store, fold)
 
@@ -108,18 +107,13 @@ def _by_ledger(spec: Ingest, topic: str, until: datetime, store: Store, fold: Fo
     return False
 
 
-def _by_broker(
-    spec: Ingest, stores: Stores, kafka: KafkaSettings, store: Store, fold: Fold
-) -> bool:
+def _by_broker(run: Run, topic: str, store: Store, fold: Fold) -> bool:
     """Return whether the topic is complete now, as `explain` would find it; writes nothing."""
-    (topic,) = spec.topics
-    today = datetime.now(UTC).date()
-    run = Run(spec, kafka, f"tidegate__{spec.name}", "complete-through", today, stores=stores)
     seen = drafting.surveyed(run)
     draft = drafting.draft(run, store, fold, seen)
     if draft.ranges:  # a plan of them could need a sample of the records
         return False
-    plan = drafting.plan_of(run, store, fold, seen, draft, today.isoformat())
+    plan = drafting.plan_of(run, store, fold, seen, draft, run.window_date.isoformat())
     ends = {p: marks.end for p, marks in seen.watermarks.get(topic, {}).items()}
     topic_id = seen.topic_ids.get(topic)
-    return is_complete(fold, plan, topic, topic_id, ends, spec.partitions_of(topic))
+    return is_complete(fold, plan, topic, topic_id, ends, run.spec.partitions_of(topic))

@@ -19,8 +19,8 @@ from tidegate.ingest import backfill, file_size, replay, truncation
 from tidegate.ingest.start import start_offsets
 from tidegate.lake import decodings
 from tidegate.lake.store_protocol import Store
+from tidegate.runs.client_options import refuse_contradictions
 from tidegate.runs.cluster_identity import refuse_another_cluster
-from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import Run
 
 _HOUR_MS = 3_600_000

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,7 +17,6 @@ from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
 from tidegate.ingest import drafting, file_size
 from tidegate.ingest.plan import chunks_to_commit
-from tidegate.launch import cluster_mode
 from tidegate.runs import topics as subscription
 from tidegate.runs.client_options import explained
 from tidegate.runs.replay_id import refuse_another
@@ -30,12 +27,12 @@ FORMAT = 1
 _MANY_TASKS = 100_000  # in a driver of 1 GB
 
 
-def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any]:
+def explain(opened: OpenRun[Run]) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`).
 
     LakeReadOnly or LakeUnavailable if the run could not write to the lake, ReplayRefused for the id
     of another replay.
-    `master` is Spark's master; `splits` and `files` are null if its number of cores is unknown.
+    `splits` and `files` are null if the number of tasks that run at once is unknown.
     """
     store, fold = opened.store, opened.ledger.fold
     store.check_writing()
@@ -51,7 +48,7 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
     plan = drafting.plan_of(run, store, fold, seen, draft, run.window_date.isoformat())
     density = file_size.density(store, fold)
     size = plan.records * density.size // density.rows if density and density.rows else None
-    cores = _cores(master)
+    cores = run.engine.tasks_at_once
     options = run.spec.source_options
     chunks = [_chunk(window, plan, cores, options) for window in plan.chunks]
     return {
@@ -75,8 +72,7 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
         "notices": [
             *run.spec.notices,
             *draft.notices,
-            *run.spark.notices,
-            *cluster_mode.notices(store, run.spark),
+            *run.engine.notices(store),
             *_notices_of_tasks(plan, cores or 1, options),
         ],
     }
@@ -102,14 +98,6 @@ def _chunk(
         "splits": tasks and sum(number for number, _ in tasks),
         "files": cores and files(window, cores, most, options),
     }
-
-
-def _cores(master: str | None) -> int | None:
-    """Return the number of tasks that run at once, if the master is local."""
-    if master == "local":
-        return 1
-    match = re.fullmatch(r"local\[(\*|\d+).*\]", master or "")
-    return match and (os.cpu_count() if match[1] == "*" else int(match[1]))
 
 
 def _topics(

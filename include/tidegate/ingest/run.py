@@ -12,15 +12,13 @@ from tidegate.ingest.publish import Published, publish, refuse_incomplete
 from tidegate.ingest.stage import stage
 from tidegate.lake import attempts
 from tidegate.runs.run import OpenRun, Run, open_run
-from tidegate.runs.step_progress import OnProgress, StepProgress
-from tidegate.runs.steps import NO_PLAN, EarlyEnd, Planned, Submit
+from tidegate.runs.steps import NO_PLAN, EarlyEnd, OnProgress, Planned, StepProgress
 
 logger = logging.getLogger(__name__)
 
 
 def ingest(
     run: Run,
-    submit: Submit,
     *,
     replan: bool = False,
     on_planned: Callable[[Planned], None] = lambda _: None,
@@ -37,23 +35,23 @@ def ingest(
     on_planned(planned)
     if planned.plan.chunks:
         try:
-            _stage(opened, submit)
+            _stage(opened)
         except TidegateError:
             _publish_sealed(opened, on_published)
             raise
     try:
         published = publish(opened)
     except PlanDead:  # others have committed a part: stage the rest
-        _stage(opened, submit)
+        _stage(opened)
         published = publish(opened)
     on_published(published)
     refuse_incomplete(run, published.plan, published.missing)
     return published
 
 
-def _stage(opened: OpenRun[Run], submit: Submit) -> None:
+def _stage(opened: OpenRun[Run]) -> None:
     """Stage, and check the ledger again: Spark may have read for hours."""
-    stage(opened, submit)
+    stage(opened)
     opened.ledger.recheck()
     opened.on_progress(StepProgress("publishing"))
 

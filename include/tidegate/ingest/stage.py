@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import takewhile
-from pathlib import Path
 
 from tidegate.core import decoding
 from tidegate.core.cluster_answers import Survey
@@ -31,19 +29,14 @@ from tidegate.errors import (
 from tidegate.ingest import sealing, truncation
 from tidegate.ingest.plan import living_plan, plan
 from tidegate.ingest.sealing import Outcomes
-from tidegate.lake import plans
+from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
-from tidegate.launch import delegation_tokens
-from tidegate.launch.cluster_mode import clear, handed_over, left_behind
-from tidegate.launch.masters import for_places
-from tidegate.launch.spark_submit import terminal_if_refused
-from tidegate.launch.submission import Submission, submission
-from tidegate.runs.connections import client_name
+from tidegate.runs.client_options import client_name
+from tidegate.runs.engine_protocol import Application
 from tidegate.runs.run import OpenRun, Run
-from tidegate.runs.step_progress import StepProgress
-from tidegate.runs.steps import Submit
-from tidegate.spark.answers import ReadAnswer
+from tidegate.runs.steps import StepProgress
 from tidegate.spark.ingest_job import Chunk, IngestJob
+from tidegate.spark.job_files import terminal_if_refused
 
 _LOOK_AGAIN = 1.0  # seconds
 # How an application may end; the chunks that it has finished are sealed nevertheless.
@@ -62,7 +55,7 @@ class Staged:
     chunks: tuple[int, ...]
 
 
-def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
+def stage(opened: OpenRun[Run]) -> Staged:
     """Stage and seal every open chunk of the run's living plan; make a plan if it has none.
 
     Each chunk is sealed when Spark has finished it, while Spark reads the next: a retry stages only
@@ -81,7 +74,7 @@ def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
     failures = list(living.kept.unproven.values())
     started = [Attempt(planned.id, number, secrets.token_hex(8)) for number in living.chunks]
     if living.seen:
-        failures = [*_stage(opened, planned, started, living.seen, submit, outcomes), *failures]
+        failures = [*_stage(opened, planned, started, living.seen, outcomes), *failures]
     if failures:
         for other in failures[1:]:
             logger.error("plan %s: %s", planned.id, other)
@@ -101,40 +94,26 @@ def _stage(
     plan: Plan,
     started: Sequence[Attempt],
     before: Survey,
-    submit: Submit,
     outcomes: Outcomes,
 ) -> list[TidegateError]:
     """Run Spark, seal the chunks that it finishes, and return the errors.
 
     Attempts that are unfinished are deleted at the end.
     """
-    store = opened.store
     failures: list[TidegateError] = []
     # For a partition that has no leader now, the epoch of the plan's survey is used.
     epochs = plans.epochs(opened.note(plan)) | truncation.of_survey(before)
     try:
         try:
-            with tempfile.TemporaryDirectory(prefix="tidegate-") as private:
-                records = sum(len(r) for a in started for r in plan.chunks[a.chunk])
-                application = submission(
-                    Path(private, "job.json"),
-                    opened.run.spark_conf,
-                    records,
-                    name=_name(opened.run),
-                    kafka=opened.run.kafka,
-                    spark=opened.run.spark,
-                )
-                if len(started) < len(plan.chunks):
-                    left, all_chunks = len(started), counted(len(plan.chunks), "chunk")
-                    logger.info("plan %s: left to stage: %d of %s", plan.id, left, all_chunks)
-                application = for_places(application, store.native(""), spark=opened.run.spark)
-                job = _job(opened, plan, started, Path(private))
-                with (
-                    _handed_over(opened, job, application) as (call, read),
-                    terminal_if_refused(read),
-                    _sealing(opened, plan, started, epochs, outcomes),
-                ):
-                    submit(call)
+            if len(started) < len(plan.chunks):
+                left, all_chunks = len(started), counted(len(plan.chunks), "chunk")
+                logger.info("plan %s: left to stage: %d of %s", plan.id, left, all_chunks)
+            with (
+                _application(opened, plan, started) as application,
+                terminal_if_refused(application.read),
+                _sealing(opened, plan, started, epochs, outcomes),
+            ):
+                application.run()
         except _OF_SPARK as error:
             failures.append(error)
         rest = [a for a in started if a.chunk not in outcomes.sealed and a not in outcomes.wrong]
@@ -147,19 +126,42 @@ def _stage(
     return failures + outcomes.errors()
 
 
-def _name(run: Run) -> str:
-    return f"tidegate {run.spec.name} {run.run_id}"
+@contextmanager
+def _application(
+    opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt]
+) -> Iterator[Application]:
+    """Give the job to an application, which has an attempt of its own beside those of the chunks.
 
-
-def _job(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt], private: Path) -> IngestJob:
-    """Return the job's only input, secrets included; files that belong to it are in `private`."""
+    Their directories must not exist before Spark writes them. One of the application that is left,
+    because this process was killed, is swept as that of an attempt without a seal.
+    """
     run, store = opened.run, opened.store
-    options, logins = delegation_tokens.split(run.kafka, private)
+    for notice in run.engine.left_behind(store, plan.id):
+        logger.warning("%s", notice)
+    own = Attempt(plan.id, started[0].chunk, secrets.token_hex(8))
+    try:
+        with run.engine.application(
+            _job(opened, plan, started),
+            own,
+            store=store,
+            kafka=run.kafka,
+            conf=run.spark_conf,
+            places=(store.native(""),),
+        ) as application:
+            yield application
+    finally:
+        if run.engine.identity(own):  # its job and answers are in the lake
+            with suppress(TidegateError):  # else the sweeper deletes them
+                attempts.delete_files(store, own)
+
+
+def _job(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt]) -> IngestJob:
+    """Return the job's only input, but for what the engine adds."""
+    run, store = opened.run, opened.store
     return IngestJob(
         plan_id=plan.id,
-        app_name=_name(run),
+        app_name=f"tidegate {run.spec.name} {run.run_id}",
         options={
-            **options,
             **run.spec.source_options,
             "kafka.isolation.level": plan.isolation,
             "kafka.client.id": run.kafka.client_id(
@@ -170,35 +172,9 @@ def _job(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt], private: 
             Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
         ),
         parquet=plan.parquet,
-        logins=logins,
         decode=decoding.of_plan(plan),
+        records=sum(len(r) for a in started for r in plan.chunks[a.chunk]),
     )
-
-
-@contextmanager
-def _handed_over(
-    opened: OpenRun[Run], job: IngestJob, application: Submission
-) -> Iterator[tuple[Submission, ReadAnswer]]:
-    """Give the application its job, in cluster mode by a directory that is deleted at the end.
-
-    Those of the chunks must not exist before Spark writes them. One that is left, because this
-    process was killed, is swept as that of an attempt without a seal.
-    """
-    store = opened.store
-    own = Attempt(job.plan_id, job.chunks[0].number, secrets.token_hex(8))
-    if opened.run.spark.is_cluster:
-        for tag in left_behind(store, job.plan_id):
-            logger.warning(
-                "plan %s: the YARN application with the tag %s may still run: its submitter was "
-                "killed. It does no harm, and what it finishes is kept",
-                job.plan_id, tag,
-            )  # fmt: skip
-    try:
-        with handed_over(job, application, own, store, opened.run.spark) as handed:
-            yield handed
-    finally:
-        if opened.run.spark.is_cluster:
-            clear(own, store)
 
 
 @contextmanager

@@ -237,6 +237,12 @@ def staged_files(store: Store, plan_id: str | None = None) -> dict[Attempt, list
     return staged
 
 
+def delete_files(store: Store, attempt: Attempt) -> None:
+    """Delete what is in an attempt's directory; its manifest is elsewhere."""
+    store.delete(*(listed.path for listed in store.objects(attempt.directory)))
+    store.prune(attempt.directory)
+
+
 def _finished(fold: Fold, staged: Staged) -> Iterator[Attempt]:
     """Yield the attempts that Spark has finished and that may be committed."""
     for attempt, files in staged.items():

@@ -41,7 +41,7 @@ _ID = re.compile(r"application_\d+_\d+")
 
 
 @dataclass(frozen=True)
-class Application:
+class YarnApplication:
     """An application by its id, as the resource manager knows it: state and final state."""
 
     id: str
@@ -70,13 +70,13 @@ def client(spark_home: Path) -> Ask:
     return ask
 
 
-def tagged(tag: str, ask: Ask) -> list[Application]:
+def tagged(tag: str, ask: Ask) -> list[YarnApplication]:
     """Return all applications with a tag; OSError if YARN does not answer as expected."""
     output = ask(["application", "-list", "-appTags", tag, "-appStates", "ALL"])
     # Id, name, type, user, queue, state, final state, progress, URL; a name may hold tabs.
     rows = [line.split("\t") for line in output.splitlines() if "\t" in line]
     found = [
-        Application(row[0].strip(), row[-4].strip(), row[-3].strip())
+        YarnApplication(row[0].strip(), row[-4].strip(), row[-3].strip())
         for row in rows
         if len(row) >= 9 and _ID.fullmatch(row[0].strip())
     ]
@@ -125,7 +125,7 @@ def not_ended(tag: str, driver: Container, ask: Ask, look_up: LookUp | None = No
         return f"node manager {driver.node} cannot be asked for {driver.id}: {error}"
 
 
-def _is_of(driver: Container, application: Application) -> bool:
+def _is_of(driver: Container, application: YarnApplication) -> bool:
     """Say whether a container is one of an application: `container[_e<epoch>]_<its number>_…`."""
     number = application.id.removeprefix("application_")
     return re.fullmatch(rf"container_(e\d+_)?{number}_\d+_\d+", driver.id) is not None

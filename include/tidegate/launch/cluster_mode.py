@@ -12,9 +12,9 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,13 +23,17 @@ from tidegate.errors import ConfigurationError, LakeUnavailable, StageFailed
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import delegation_tokens, hadoop_credentials
+from tidegate.launch import application_state, delegation_tokens, hadoop_credentials, spark_home
+from tidegate.launch.application_state import Ask
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
-from tidegate.spark.answers import DRIVER, FAILURE, IN_LAKE, JOB, LocalAnswers, ReadAnswer
+from tidegate.runs.engine_protocol import Ended, Unknown
+from tidegate.spark.answers import DRIVER, FAILURE, IN_LAKE, JOB
 from tidegate.spark.job_files import JobFile
-from tidegate.spark.yarn_container import SECRET
+from tidegate.spark.yarn_container import SECRET, Container
 
+MASTER = "yarn"
+"""The master in the identity of an application, in claims."""
 PYTHON = "python3"
 """The interpreter on the nodes if the Spark connection names none."""
 CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -53,19 +57,25 @@ _AS_FILES = {
 # Of YARN: at most 100 characters of ASCII. The resource manager makes them lower case by default.
 _TAG = re.compile(r"[a-z0-9_-]{1,91}")
 _NONCE = 12  # bytes
+_PATIENCE = 60.0  # seconds for an application that was killed to end
+_LOOK_AGAIN = 2.0
 _MOST_TRIES = 10
 
 logger = logging.getLogger(__name__)
 
 
-def tag(attempt: str) -> str:
-    """Return the tag by which YARN finds the application of an attempt, known before it is sent."""
-    if not _TAG.fullmatch(attempt):
-        raise ValueError(f"attempt {attempt!r}: YARN would not keep it as a tag")
-    return f"tidegate-{attempt}"
+def identify_application(attempt: Attempt) -> dict[str, str]:
+    """Return by what YARN finds the application of an attempt, known before it is sent."""
+    return {"master": MASTER, "tag": _tag(attempt)}
 
 
-def refuse(spark: SparkConnection, kafka: KafkaSettings, conf: dict[str, str]) -> None:
+def _tag(attempt: Attempt) -> str:
+    if not _TAG.fullmatch(attempt.name):
+        raise ValueError(f"attempt {attempt.name!r}: YARN would not keep it as a tag")
+    return f"tidegate-{attempt.name}"
+
+
+def refuse(spark: SparkConnection, kafka: KafkaSettings, conf: Mapping[str, str]) -> None:
     """Raise ConfigurationError, with all complaints, if an application could not run on YARN.
 
     `conf` are the pipeline's settings. Nothing is asked of YARN.
@@ -115,37 +125,40 @@ def _files_of_this_machine(kafka: KafkaSettings) -> list[str]:
     ] or [f"Kafka connection {kafka.connection!r}: it needs a file of this machine"]
 
 
-@contextmanager
-def handed_over(
-    job: JobFile, application: Submission, attempt: Attempt, store: Store, spark: SparkConnection
-) -> Iterator[tuple[Submission, ReadAnswer]]:
-    """Give a job to its application; yield the call to be submitted, and what reads its answers.
+@dataclass(frozen=True)
+class ClusterApplication:
+    """An application of YARN: job and answers are in the directory of its attempt in the lake.
 
-    The call's argument is the path of the job file, in a private directory. In cluster mode answers
-    and job are in the directory of an attempt in the lake, which nothing else is written into.
+    `call` is that of client mode; its argument is a path in a private directory.
     """
-    path = Path(*application.args)
-    if not spark.is_cluster:
-        job.write(path)
-        yield application, LocalAnswers(path.parent).read
-        return
-    for notice in notices(store, spark):
-        logger.warning("%s", notice)
-    key = secrets.token_bytes(32)
-    hadoop_credentials.write(path.with_name("credentials"), SECRET, key)
-    place = attempt.directory + JOB
-    if not store.create(place, _encrypted(json.dumps(job.to_json()).encode(), key)):
-        raise StageFailed(f"attempt {attempt.name}: another process has withdrawn its job")
-    read = answers_of(attempt, store)
-    try:
+
+    job: JobFile
+    call: Submission
+    attempt: Attempt
+    store: Store
+    spark: SparkConnection
+    submit: Callable[[Submission], None]
+
+    def run(self) -> None:
+        for notice in notices(self.store, self.spark):
+            logger.warning("%s", notice)
+        key = secrets.token_bytes(32)
+        hadoop_credentials.write(_credentials(self.call), SECRET, key)
+        place = self.attempt.directory + JOB
+        if not self.store.create(place, _encrypted(json.dumps(self.job.to_json()).encode(), key)):
+            raise StageFailed(f"attempt {self.attempt.name}: another process has withdrawn its job")
         try:
-            yield _for_yarn(application, attempt, store, spark), read
+            self.submit(_for_yarn(self.call, self.attempt, self.store, self.spark))
         except StageFailed as error:
-            if why := read(FAILURE):  # the driver's output stays in its container
+            if why := self.read(FAILURE):  # the driver's output stays in its container
                 raise StageFailed(f"{why} ({error})", **error.numbers) from error
             raise
-    finally:
-        store.delete(place)
+        finally:
+            self.store.delete(place)
+
+    def read(self, name: str) -> str | None:
+        content = self.store.get(self.attempt.directory + name)
+        return None if content is None else content.decode()
 
 
 def withdraw(attempt: Attempt, store: Store) -> None:
@@ -162,29 +175,78 @@ def withdraw(attempt: Attempt, store: Store) -> None:
     )
 
 
+def end(
+    attempt: Attempt, tag: str, store: Store, home: Path | None, *, patience: float = _PATIENCE
+) -> Ended | Unknown:
+    """End the application of an attempt whose submitter is gone, and wait for the proof.
+
+    A driver names its container before it reads its job. With the job withdrawn, one that has not
+    named itself by now sends nothing, whether YARN starts it or not. `home` is the Spark with whose
+    client YARN is asked; None: the installed one.
+    """
+    withdraw(attempt, store)
+    named = store.get(attempt.directory + DRIVER)
+    try:
+        ask = application_state.client(home or spark_home.home())
+    except ConfigurationError as error:
+        return Unknown(str(error)) if named else Ended()
+    if named is None:
+        _kill(tag, ask, set())
+        return Ended()
+    why = _awaited(attempt, tag, Container.from_json(json.loads(named)), ask, patience)
+    return Unknown(why) if why else Ended()
+
+
+def _awaited(
+    attempt: Attempt, tag: str, driver: Container, ask: Ask, patience: float
+) -> str | None:
+    deadline, said = time.monotonic() + patience, set[str]()
+    while True:
+        _kill(tag, ask, said)
+        why = application_state.not_ended(tag, driver, ask)
+        if why is None or time.monotonic() > deadline:
+            return why
+        if why not in said:
+            logger.info("attempt %s: %s; looking again", attempt.name, why)
+            said.add(why)
+        time.sleep(_LOOK_AGAIN)
+
+
+def _kill(tag: str, ask: Ask, said: set[str]) -> None:
+    """End the applications with a tag; log why that fails if it is not `said` yet."""
+    try:
+        for each in application_state.kill(tag, ask):
+            logger.warning("%s: killed: no process waits for it", each)
+    except OSError as error:
+        if (why := str(error)) not in said:
+            logger.warning("the YARN application with the tag %s may still run: %s", tag, why)
+            said.add(why)
+
+
+def running(tag: str, home: Path | None) -> list[str]:
+    """Return the applications with a tag that YARN shows as not ended; none if it cannot be asked.
+
+    For an operator's decision, which needs no proof of death.
+    """
+    try:
+        return application_state.running(tag, application_state.client(home or spark_home.home()))
+    except (OSError, ConfigurationError) as error:
+        logger.warning(
+            "YARN cannot be asked whether the application with the tag %s runs: %s", tag, error
+        )
+        return []
+
+
 def left_behind(store: Store, plan_id: str) -> list[str]:
-    """Return the tags of a plan's applications whose submitter was killed: they may still run."""
+    """Return notices of a plan's applications whose submitter was killed: they may still run."""
     staged = attempts.staged_files(store, plan_id)
     ours = {attempt.directory + name for attempt in staged for name in (JOB, DRIVER)}
-    return sorted(
-        {tag(attempt.name) for attempt, files in staged.items() if ours & {f.path for f in files}}
-    )
-
-
-def clear(attempt: Attempt, store: Store) -> None:
-    """Delete what an egress attempt has in the lake beside its manifest: job, answers, mark."""
-    store.delete(*(listed.path for listed in store.objects(attempt.directory)))
-    store.prune(attempt.directory)
-
-
-def answers_of(attempt: Attempt, store: Store) -> ReadAnswer:
-    """Return what reads the answers of a driver in cluster mode."""
-
-    def read(name: str) -> str | None:
-        content = store.get(attempt.directory + name)
-        return None if content is None else content.decode()
-
-    return read
+    tags = {_tag(attempt) for attempt, files in staged.items() if ours & {f.path for f in files}}
+    return [
+        f"plan {plan_id}: the YARN application with the tag {tag} may still run: its submitter was "
+        "killed. It does no harm, and what it finishes is kept"
+        for tag in sorted(tags)
+    ]
 
 
 def notices(store: Store, spark: SparkConnection) -> Iterator[str]:
@@ -207,8 +269,7 @@ def _for_yarn(
     """Return a submission of client mode as one of YARN's cluster mode."""
     python = spark.python or PYTHON
     env = {name: value for name, value in given.env.items() if name not in _OF_THIS_MACHINE}
-    credentials = Path(*given.args).with_name("credentials")
-    name = tag(attempt.name)
+    name = _tag(attempt)
     return replace(
         given,
         args=(IN_LAKE, store.native(attempt.directory)),
@@ -221,9 +282,13 @@ def _for_yarn(
             "spark.pyspark.python": python,
             "spark.pyspark.driver.python": python,
         },
-        env={**env, _CREDENTIALS: str(credentials), "TIDEGATE_UNSET": _KEPT_BY_YARN},
+        env={**env, _CREDENTIALS: str(_credentials(given)), "TIDEGATE_UNSET": _KEPT_BY_YARN},
         tag=name,
     )
+
+
+def _credentials(call: Submission) -> Path:
+    return Path(*call.args).with_name("credentials")
 
 
 def _encrypted(content: bytes, key: bytes) -> bytes:

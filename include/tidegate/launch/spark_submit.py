@@ -24,8 +24,6 @@ from tidegate.launch.masters import for_master
 from tidegate.launch.spark_output import SparkOutput, failure
 from tidegate.launch.submission import Submission as Submission
 from tidegate.launch.submission import of_job
-from tidegate.spark.answers import ReadAnswer
-from tidegate.spark.job_files import read_refusal
 
 _END = 10.0  # seconds that an application may take to end when it is asked to
 _GRACE = 1.0  # seconds more before it is killed
@@ -134,20 +132,6 @@ def supervised(
         raise
     if output.path:
         log(f"Spark's output: {output.path}")
-
-
-@contextmanager
-def terminal_if_refused(read: ReadAnswer) -> Iterator[None]:
-    """Raise the error of which an application has answered that a retry would have it again.
-
-    Its output does not decide: Airflow's operator returns none of it.
-    """
-    try:
-        yield
-    except (StageFailed, BrokerUnreachable) as error:
-        if (refusal := read_refusal(read)) is None:
-            raise
-        raise refusal from error
 
 
 @contextmanager

@@ -25,6 +25,8 @@ from tidegate.launch import (
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.settings import secrets, spark_conf
 from tidegate.spark import jobs
+from tidegate.spark.ingest_job import IngestJob
+from tidegate.spark.job_files import KafkaJob
 
 CLASS_PATH = "spark.driver.extraClassPath"
 PACKAGES = "spark.jars.packages"
@@ -71,38 +73,23 @@ class Submission:
 
 
 def submission(
+    job: KafkaJob,
     job_file: Path,
     conf: Mapping[str, str],
-    records: int,
     *,
-    name: str,
     kafka: KafkaSettings | None = None,
     spark: SparkConnection = LOCAL,
 ) -> Submission:
-    """Return the application that stages a job file's chunks, for any master.
+    """Return the application that does the job of a job file, for any master.
 
-    `records` decides how much the JVM optimises. Raises ConfigurationError if `conf`, the
-    pipeline's own settings, holds a secret: all users of the machine could see it. Of `spark` all
-    is used but the master.
+    Its number of records decides how much the JVM optimises. Raises ConfigurationError if `conf`,
+    the pipeline's own settings, holds a secret: all users of the machine could see it. Of `spark`
+    all is used but the master.
     """
-    fast = _INTERPRETED if records < _TINY else {}
+    fast = _INTERPRETED if isinstance(job, IngestJob) and job.records < _TINY else {}
     own = {**fast, **spark.conf, **conf}
-    given = of_job("ingest.py", (str(job_file),), own, records, name=name, spark=spark)
-    return _with_kerberos(_with_kafka(given, kafka, spark))
-
-
-def sending_submission(
-    job_file: Path,
-    conf: Mapping[str, str],
-    *,
-    name: str,
-    rows: int,
-    kafka: KafkaSettings | None = None,
-    spark: SparkConnection = LOCAL,
-) -> Submission:
-    """Return the application that sends a plan's rows, about `rows` of them."""
-    once = {**spark.conf, **conf, **spark_conf.RUN_ONCE}
-    given = of_job("egress.py", (str(job_file),), once, rows, name=name, spark=spark)
+    script = "ingest.py" if isinstance(job, IngestJob) else "egress.py"
+    given = of_job(script, (str(job_file),), own, job.records, name=job.app_name, spark=spark)
     return _with_kerberos(_with_kafka(given, kafka, spark))
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import os
 from typing import Literal
 
+from tidegate import connections
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.connections import Connection
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.orchestration import metadata_database
 from tidegate.pipelines.spec import Spec
-from tidegate.runs import connections
-from tidegate.runs.connections import Connection
 
 DEFAULT = "spark_default"
 _LOCAL = Connection("spark", "local[*]")

@@ -11,14 +11,14 @@ from airflow.exceptions import AirflowNotFoundException
 from airflow.sdk import BaseHook, Variable
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
+from tidegate import connections
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.connections import Connection
 from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.orchestration.compatibility import AirflowSecretsBackendAccessDenied
 from tidegate.orchestration.metadata_database import DESCRIPTION
 from tidegate.pipelines.spec import Spec
-from tidegate.runs import connections
-from tidegate.runs.connections import Connection
 
 
 def kafka(spec: Spec) -> KafkaSettings:

@@ -21,7 +21,7 @@ from airflow.sdk import (
     task,
 )
 
-from tidegate import flows
+from tidegate import connections, flows
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import tasks
 from tidegate.orchestration.compatibility import CronDataIntervalTimetable
@@ -29,7 +29,6 @@ from tidegate.orchestration.links import ReportLink
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.pipelines.value_types import is_pipeline_name, is_schedule
-from tidegate.runs import connections
 
 _MAX_COMPLAINT = 20_000
 _ALARM = "@hourly"  # of a file whose schedule cannot be read any more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -81,8 +81,7 @@ class TidegateRunOperator(SparkOperator):
             self.spark = connections.spark(spec)
             flows.of(spec).run_all(
                 run,
-                self.spark,
-                lambda given: self.submit(given, context),
+                flows.engine(self.spark, lambda given: self.submit(given, context)),
                 tasks.task_ended(context),
                 on_planned=lambda planned: tasks.push_plan(run, planned.frozen, context),
                 on_published=lambda published: tasks.push_published(run, published, context),
@@ -142,16 +141,20 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
     def poke(self, context: Context) -> bool:  # noqa: ARG002
         """Return whether it is complete; AirflowFailException for wrong arguments."""
         from tidegate.ingest.complete_through import is_complete_through
-        from tidegate.lake.store import STORES
         from tidegate.orchestration import connections
+
+        def run_of(spec: Ingest) -> Run:
+            run: Run = flows.INGEST.new_run(
+                spec, connections.kafka(spec), f"tidegate__{spec.name}", "complete-through",
+                datetime.now(UTC).date(),
+            )  # fmt: skip
+            return run
 
         with tasks.airflow_errors():
             spec = files.load_ingest(self.pipeline)
             until = _time(self.until)
             try:
-                done = is_complete_through(
-                    spec, self.topic, until, STORES, lambda: connections.kafka(spec)
-                )
+                done = is_complete_through(spec, self.topic, until, flows.store(spec), run_of)
             except Transient as error:
                 logger.warning("%s: %s", type(error).__name__, error)
                 return False

@@ -84,7 +84,7 @@ def new_run(
 def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> Run | EgressRun:
     """Return the run of a task instance; `dag_id` and Airflow's run id identify its plan."""
     from tidegate.orchestration import connections, deployment
-    from tidegate.runs.connections import of_run
+    from tidegate.runs.client_options import of_run
 
     interval = _interval(context)
     ti = context["ti"]
@@ -141,7 +141,8 @@ def plan(run_of: RunOf, context: Context) -> bool:
         run = run_of(context)
         flow = flows.of(run.spec)
         if context["params"].get("dry_run"):
-            explained = flow.explain(run, connections.spark(run.spec), connections.kafka)
+            engine = flows.engine(connections.spark(run.spec))
+            explained = flow.explain(run, engine, connections.kafka)
             logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
             return False
         replan = bool(context["params"].get("replan"))
@@ -155,6 +156,7 @@ def _with_client(run: Run | EgressRun) -> Run | EgressRun:
 
     A connection that cannot be used is reported by the step that starts Spark.
     """
+    from tidegate.launch.spark_connection import LOCAL
     from tidegate.orchestration import connections
 
     if isinstance(run.spec, Ingest):
@@ -163,7 +165,7 @@ def _with_client(run: Run | EgressRun) -> Run | EgressRun:
         home = connections.spark(run.spec).home
     except TidegateError:
         return run
-    return replace(run, spark=replace(run.spark, home=home))
+    return replace(run, engine=flows.engine(replace(LOCAL, home=home)))
 
 
 def push_plan(run: Run | EgressRun, frozen: Frozen, context: Context) -> None:
@@ -215,9 +217,8 @@ class SparkTask(SparkOperator):
                     "kind: its file was changed during this run. Start a new run"
                 )
             self.spark = connections.spark(run.spec)
-            flow.work(
-                run, self.spark, lambda given: self.submit(given, context), task_ended(context)
-            )
+            engine = flows.engine(self.spark, lambda given: self.submit(given, context))
+            flow.work(run, engine, task_ended(context))
         logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.errors import ConfigurationError
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.runs.run import AnyRun
 from tidegate.settings.merged import Effective, Origin, merged
 from tidegate.settings.setting import Place
 from tidegate.settings.sink import DEFAULTS
+from tidegate.settings.source import disagreements
 from tidegate.settings.table import TABLE
 from tidegate.spark import producer_settings
 
+_LONGEST = 120  # characters of a run id in the name of a client
 _SHOWN = {each.name for each in TABLE if each.place is Place.SPARK}
 
 
@@ -36,11 +41,7 @@ def effective(
 
 def explained(run: AnyRun) -> dict[str, dict[str, str | None]]:
     """Return what `effective` does, with the deploy mode of Spark where the driver is elsewhere."""
-    found = effective(run.spec, run.kafka, run.spark.conf)
-    if run.spark.is_cluster:
-        mode = Effective(run.spark.deploy_mode, Origin.CONNECTION)
-        found["spark.submit.deployMode"] = mode._asdict()
-    return found
+    return effective(run.spec, run.kafka, run.engine.settings)
 
 
 def _of_source(spec: Ingest, kafka: KafkaSettings) -> dict[str, Effective]:
@@ -63,3 +64,55 @@ def _of_sink(spec: Egress, kafka: KafkaSettings) -> dict[str, Effective]:
         if value != DEFAULTS.get(name, value)
     }
     return dict(sorted((derived | found).items()))
+
+
+def of_run(settings: KafkaSettings, spec: Spec, *by: str) -> KafkaSettings:
+    """Return the settings for the planner of a run: its tries are those of Spark's look-ups.
+
+    `by` are the step, the run id and the attempt.
+    """
+    given = spec.source_options if isinstance(spec, Ingest) else spec.target.reading_options
+    tries = given.get("fetchOffset.numRetries")
+    pause = int(given.get("fetchOffset.retryIntervalMs", 1000)) / 1000
+    return settings.used_by(client_name(spec, *by), int(tries) if tries else None, pause)
+
+
+def client_name(spec: Spec, *by: str) -> str:
+    """Return what a pipeline's clients call themselves, in the broker's log and for its quotas,
+    unless their connection has a `client.id`.
+
+    `by` are the step, the run id and the attempt; characters that a metric's name cannot have
+    become `_`, and a long run id is cut.
+    """
+    parts = [re.sub("[^a-zA-Z0-9._-]", "_", part)[:_LONGEST] for part in (spec.name, *by)]
+    return "-".join(["tidegate", *parts])
+
+
+@contextmanager
+def naming_pipeline(spec: Spec) -> Iterator[None]:
+    """Name the pipeline in a ConfigurationError of the block."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"pipeline {spec.name!r}: {error}") from None
+
+
+def refuse_contradictions(spec: Spec, kafka: KafkaSettings) -> None:
+    """Raise ConfigurationError for options that Kafka's clients refuse beside the connection's."""
+    with naming_pipeline(spec):
+        refuse_options(spec, kafka.connection, kafka.options)
+
+
+def refuse_options(spec: Spec, connection: str, options: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for a pipeline's options that contradict the connection's."""
+    if isinstance(spec, Ingest):
+        found = [("options", disagreements(spec.source_options, options))]
+    else:
+        target = spec.target
+        producer = producer_settings.contradictions(target.producer_settings, options)
+        reading = disagreements(target.reading_options, options)
+        found = [(f"target.{target.key_of_producer}", producer), ("target.options", reading)]
+    if wrong := [f"{key}: {each}" for key, complaints in found for each in complaints]:
+        raise ConfigurationError(
+            f"with what its Kafka connection {connection!r} has: {'; '.join(wrong)}"
+        )

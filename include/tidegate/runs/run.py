@@ -18,10 +18,9 @@ from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store, Stores
-from tidegate.launch import cluster_mode
-from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.pipelines.spec import Egress, Ingest, Spec
-from tidegate.runs.step_progress import OnProgress
+from tidegate.runs.engine_protocol import Engine
+from tidegate.runs.steps import OnProgress
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +58,7 @@ class AnyRun:
     """One run of a pipeline. Its frozen plan is found by its key.
 
     `window_date` is the date in the paths of the lake; `max_records` is per chunk. `stores` opens
-    its lake, and those of other pipelines. `spark` is given to the steps that start Spark, or
-    explain that.
+    its lake, and those of other pipelines. `engine` runs Spark.
     """
 
     spec: Spec
@@ -70,8 +68,8 @@ class AnyRun:
     window_date: date
     max_records: int | None = None
     mirror: Mirror = NO_MIRROR
-    spark: SparkConnection = LOCAL
     stores: Stores = field(kw_only=True)
+    engine: Engine = field(kw_only=True)
 
     @property
     def key(self) -> str:
@@ -212,9 +210,8 @@ def open_run(run: AnyKind) -> OpenRun[AnyKind]:
     """Open a run's store and read its ledger.
 
     Raises LakeUnsafe on a store without atomic create-if-absent, LedgerCorrupt for a damaged
-    ledger, ConfigurationError if Spark's cluster mode cannot be used as it is configured.
+    ledger, ConfigurationError if its engine cannot be used as it is configured.
     """
-    if run.spark.is_cluster:
-        cluster_mode.refuse(run.spark, run.kafka, run.spark_conf)
+    run.engine.refuse(run.kafka, run.spark_conf)
     store = run.store()
     return OpenRun(run, store, run.ledger(store))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidegate.core.plan import Plan
 from tidegate.lake.plans import Frozen
-from tidegate.launch.submission import Submission
 
 MOST_LISTED = 20
 """Partitions, commits or findings that one message lists; of more it has only the number."""
@@ -39,5 +39,20 @@ class EarlyEnd:
 
 NO_PLAN = EarlyEnd("nothing: no plan was frozen", planned=False)
 
-Submit = Callable[[Submission], None]
-"""Runs one Spark application to its end; raises StageFailed, or BrokerUnreachable in an outage."""
+
+class StepProgress(NamedTuple):
+    """What a run does now, and how much of that is done.
+
+    `records` are offsets of a topic or rows of a source, `size` bytes that were written. The totals
+    are 0 where they are not known.
+    """
+
+    doing: str
+    records: int = 0
+    all_records: int = 0
+    chunks: int = 0
+    all_chunks: int = 0
+    size: int = 0
+
+
+OnProgress = Callable[[StepProgress], None]

@@ -54,7 +54,7 @@ def main(*args: str) -> int:
             finally:
                 spark.stop()
     except Exception as error:
-        secrets = with_logins(job.reader, job.logins)
+        secrets = with_logins(job.options, job.logins)
         return report_failure(error, "starting Spark", secrets, answers)
 
 
@@ -70,14 +70,14 @@ def attempt(
             session.configure(spark)
             answers.create(DONE, json.dumps(send(spark, job, answers)))
     except Refused as refusal:
-        message = kafka_source.redact(str(refusal), job.reader)
-        files = {f: kafka_source.redact(why, job.reader) for f, why in refusal.files.items()}
+        message = kafka_source.redact(str(refusal), job.options)
+        files = {f: kafka_source.redact(why, job.options) for f, why in refusal.files.items()}
         answers.create(REFUSED, json.dumps({"message": message, "files": files}))
         log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
     except Exception as error:
         began = answers.read(SENDING) is not None
-        return report_failure(error, f"plan {job.plan_id}", job.reader, answers, began=began)
+        return report_failure(error, f"plan {job.plan_id}", job.options, answers, began=began)
     return 0
 
 
@@ -196,15 +196,15 @@ def _in_order(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, Any
 def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -> list[Any] | None:
     """Send rows; return what is observed of them, if anything."""
     options = producer_settings.render(
-        job.reader,
+        job.options,
         job.producer,
         client_id=job.client_id,
         largest_row=largest,
         largest_batch=min(each.largest for each in job.target.values()),
     )
     shaped = records.with_provenance(rows, job)
-    if job.mark:  # outlives this process and its submitter: what is not there was not begun
-        in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)
+    # It outlives this process and its submitter: what is not there was not begun.
+    in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)
     with needs("WRITE"):
         answers.create(SENDING)
         return sink.save(shaped, options)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.core.offsets import Window
-from tidegate.spark.job_files import JobFile, Login
+from tidegate.spark.job_files import KafkaJob
 
 DONE = "done.json"
 """What was sent and verified; without this file the attempt does not count."""
@@ -71,20 +71,16 @@ class TargetTopic:
 
 
 @dataclass(frozen=True)
-class EgressJob(JobFile):
+class EgressJob(KafkaJob):
     """The rows to send, how they become records, and the target.
 
-    `reader` and `producer` are options of the Kafka clients; `reading` are further ones of Spark's
-    source, by which the target is read back. `logins` are of the clusters for which
-    the driver obtains delegation tokens; `records` is an estimate. `spark` is the minor version
-    that the claim names. `resumed`: an earlier attempt has begun to send. `proof`:
-    `counts`, where they can prove what was sent, or `full`. `mark` is a directory of
-    the lake, in which SENDING is created before the first record, beside the answer; None: the
-    answers are there.
+    `producer` are options of the producer; `reading` are further ones of Spark's source, by which
+    the target is read back. `spark` is the minor version that the claim names. `resumed`: an
+    earlier attempt has begun to send. `proof`: `counts`, where they can prove what was sent, or
+    `full`. `mark` is a directory of the lake, in which SENDING is created before the first record.
     """
 
     plan_id: str
-    app_name: str
     source: RowSource
     columns: Mapping[str, str]
     topic: str | None
@@ -93,16 +89,13 @@ class EgressJob(JobFile):
     tombstones: bool
     quarantine: str | None
     target: Mapping[str, TargetTopic]
-    reader: Mapping[str, str]
     producer: Mapping[str, str]
     client_id: str
-    logins: tuple[Login, ...] = ()
-    records: int = 0
+    mark: str
     reading: Mapping[str, str] = field(default_factory=dict)
     spark: str | None = None
     resumed: bool = False
     proof: str = "full"
-    mark: str | None = None
 
     def __repr__(self) -> str:
         return f"EgressJob({self.plan_id})"  # the options are secret

@@ -38,9 +38,8 @@ def main(*args: str) -> int:
     """Stage all chunks of the job that the arguments name, in order; return the exit code."""
     job, answers = received(IngestJob, args)
     doing, staged = "starting Spark", 0
-    records = sum(len(r) for chunk in job.chunks for r in chunk.window)
     try:
-        with delegation_tokens.obtained(job.logins, records) as tokens:
+        with delegation_tokens.obtained(job.logins, job.records) as tokens:
             spark = session.start(job.app_name)
             try:
                 with tokens.used_by(spark):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.core.decoding import Decoding
 from tidegate.core.offsets import Window
 from tidegate.core.parquet_settings import ParquetSettings
-from tidegate.spark.job_files import JobFile, Login
+from tidegate.spark.job_files import KafkaJob
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,15 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class IngestJob(JobFile):
+class IngestJob(KafkaJob):
     """The chunks to stage, in order, all read with the same options of Spark's source.
 
-    `logins` are of the clusters for which the driver obtains delegation tokens. `decode` has the
-    decoding of each topic that has one.
+    `decode` has the decoding of each topic that has one.
     """
 
     plan_id: str
-    app_name: str
-    options: Mapping[str, str]
     chunks: tuple[Chunk, ...]
     parquet: ParquetSettings
-    logins: tuple[Login, ...] = ()
     decode: Mapping[str, Decoding] = field(default_factory=dict)
 
     def __repr__(self) -> str:

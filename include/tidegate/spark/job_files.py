@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from tidegate.core.json_codec import Document
 from tidegate.errors import (
+    BrokerUnreachable,
     ConfigurationError,
     LakeDamaged,
     NotAuthenticated,
     NotAuthorised,
+    StageFailed,
     TidegateError,
 )
 from tidegate.spark.answers import Answers, ReadAnswer
@@ -65,6 +68,20 @@ class JobFile(Document):
         return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
 
 
+@dataclass(frozen=True, kw_only=True)
+class KafkaJob(JobFile):
+    """Base of a job that reads or writes Kafka.
+
+    `options` are those of the Kafka client. The engine adds what the connection has, and the
+    `logins` of clusters for which the driver obtains delegation tokens. `records` is an estimate.
+    """
+
+    app_name: str
+    options: Mapping[str, str]
+    logins: tuple[Login, ...] = ()
+    records: int
+
+
 def write_private(path: Path, form: Mapping[str, Any]) -> None:
     """Create a JSON file, readable by its owner only from the first byte on."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -83,3 +100,17 @@ def read_refusal(answers: ReadAnswer) -> TidegateError | None:
         return None
     name, _, message = text.partition(" ")
     return _REFUSALS[name](message)
+
+
+@contextmanager
+def terminal_if_refused(read: ReadAnswer) -> Iterator[None]:
+    """Raise the error of which an application has answered that a retry would have it again.
+
+    Its output does not decide: Airflow's operator returns none of it.
+    """
+    try:
+        yield
+    except (StageFailed, BrokerUnreachable) as error:
+        if (refusal := read_refusal(read)) is None:
+            raise
+        raise refusal from error

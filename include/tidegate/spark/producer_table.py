@@ -47,7 +47,7 @@ def before(spark: SparkSession, job: EgressJob, rows: int) -> Tables | None:
     if (
         job.proof != "counts"
         or job.resumed
-        or not producer_settings.numbers_records(job.producer, job.reader)
+        or not producer_settings.numbers_records(job.producer, job.options)
         or not (is_local and job.source.is_lake and len(job.target) == 1)
         or rows < _FEWEST_ROWS
         or partitions > _MOST_PARTITIONS

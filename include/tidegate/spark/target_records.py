@@ -78,7 +78,7 @@ def _clients(spark: SparkSession, job: EgressJob) -> tuple[Any, Any]:
     """Return what makes clients, and their properties."""
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.HashMap()
-    for name, value in {**job.reader, **job.reading}.items():
+    for name, value in {**job.options, **job.reading}.items():
         if name.startswith("kafka."):
             properties.put(name.removeprefix("kafka."), value)
     for name in ("key.deserializer", "value.deserializer"):
@@ -111,7 +111,7 @@ def all_records(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFram
 
 def _records_of(spark: SparkSession, job: EgressJob, window: Window) -> DataFrame:
     # Open transactions of other producers must not hide this plan's records.
-    given = {**job.reader, **job.reading, "kafka.isolation.level": "read_uncommitted"}
+    given = {**job.options, **job.reading, "kafka.isolation.level": "read_uncommitted"}
     limit = records_per_task(window, spark.sparkContext.defaultParallelism)
     options = kafka_source.render(window, given, max_records_per_task=limit)
     return read_kafka(spark, options, window)

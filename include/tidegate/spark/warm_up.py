@@ -51,10 +51,11 @@ def main() -> None:
             chunk = Chunk(number, window, f"{directory}/{number}")
             job = IngestJob(
                 "warm-up",
-                "tidegate warm-up",
-                _NO_BROKER,
                 (chunk,),
                 ParquetSettings("zstd", 1, 1_000_000),
+                app_name="tidegate warm-up",
+                options=_NO_BROKER,
+                records=100,
             )
             ingest.write(spark, job, chunk, lambda _: _rows(spark))
             with contextlib.suppress(Exception):
@@ -71,8 +72,8 @@ def _prepare_to_send(spark: SparkSession, directory: Path) -> None:
     target = {"t": TargetTopic(1, {0: 0}, 1 << 20, compacted=False)}
     columns = dict.fromkeys(records.RECORD[1:], "null") | {"value": "value"}
     job = EgressJob(
-        "warm-up", "tidegate warm-up", rows, columns, "t", (), False, False, None, target,
-        {}, {}, "",
+        "warm-up", rows, columns, "t", (), False, False, None, target, {}, "", "",
+        app_name="tidegate warm-up", options={}, records=100,
     )  # fmt: skip
     checked = preflight.preflight(spark, job)
     shaped = records.with_provenance(checked.records, job)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import tenacity
 
-from tidegate import api
+from tidegate import api, connections
 from tidegate.errors import ConfigurationError, Difference, TidegateError
 from tidegate.pipelines import files
-from tidegate.runs import connections
 from tidegate_local import flights
 from tidegate_local.airflow_api import AirflowApi, AirflowUnreachable
 from tidegate_local.compose.prepare import USER

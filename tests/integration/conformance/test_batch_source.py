@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from support import client_configs, ingest_steps, oracle_client, topic_records
 from support.cli_user import Terminal
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import ConfigurationError, WindowRefused
-from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import LIVE, Run
 from tidegate_local.kafka import Broker
@@ -41,7 +41,7 @@ class Source:
         spec = parse({**LEAST, "name": name, "lake": str(self.home), **keys})
         assert isinstance(spec, Ingest)
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.broker.bootstrap})
-        return Run(spec, kafka, "dag", run_id, date(2026, 1, 1), asked=asked, stores=STORES)
+        return Run(spec, kafka, "dag", run_id, date(2026, 1, 1), asked=asked, **HERE)
 
     def planned(self, **given: Any) -> dict[int, tuple[int, int]]:
         """Return what a run of one topic plans, by partition."""

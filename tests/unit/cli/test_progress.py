@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from tidegate.cli import progress
-from tidegate.runs.step_progress import StepProgress
+from tidegate.runs.steps import StepProgress
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from obstore.exceptions import BaseError
 
 from support import ingest_world, printed
+from support.toy_engine import submitting
 from tidegate.cli import main, runs
 from tidegate.core.cursor import Watermarks
 from tidegate.core.requests import Backfill
@@ -59,7 +60,9 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
     monkeypatch.setattr(runs, "duration", lambda _: "12 s")
     command = Command(world, world.submit(), capsys, monkeypatch)
-    monkeypatch.setattr(spark_submit, "submit", lambda given, **_: command.application(given))
+    monkeypatch.setattr(
+        spark_submit, "submit", submitting(lambda *given: command.application(*given))
+    )
     with printed.with_log():
         yield command
 
@@ -357,7 +360,7 @@ def test_a_run_says_what_earlier_attempts_staged(command, monkeypatch):
 def test_an_unforeseen_error_is_not_hidden(command, monkeypatch):
     """Neither by what is kept, nor by a lake that cannot be read for it."""
 
-    def unforeseen(_):
+    def unforeseen(*_):
         raise RuntimeError("unforeseen")
 
     command.application = unforeseen
@@ -375,7 +378,7 @@ def test_a_store_that_is_away_is_not_asked_again(command, monkeypatch):
     """It took obstore ten tries, some ten seconds, to give up."""
     asked = []
 
-    def unreachable(_):
+    def unreachable(*_):
         try:
             raise BaseError("error sending request")
         except BaseError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.doctor_checks import overwrite, states_and_text
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.retention import Retention
 from tidegate.core import layout
@@ -26,7 +27,7 @@ from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerUnreachable, LakeUnsafe, NotAuthorised
 from tidegate.lake import plans
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import STORES, LocalStore, open_store
+from tidegate.lake.store import LocalStore, open_store
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import EgressRun
@@ -380,7 +381,7 @@ def test_an_egress_on_a_store_without_create_if_absent(egress, monkeypatch):
         states, _ = states_and_text(lake.check_lake(egress))
     assert ("lake", "failure") in states
     with pytest.raises(LakeUnsafe):
-        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1), stores=STORES).ledger(store)
+        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1), **HERE).ledger(store)
     store.delete(layout.UNSAFE_STORE)
 
 

@@ -10,6 +10,7 @@ import pyspark
 import pytest
 
 from support.doctor_checks import commit, overwrite, states_and_text
+from support.toy_engine import HERE
 from tidegate import faults
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.retention import Retention
@@ -20,7 +21,7 @@ from tidegate.doctor import lake, machine, pipeline
 from tidegate.doctor.check import Check, examine, ok
 from tidegate.errors import ConfigurationError, LakeUnsafe
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import STORES, LocalStore
+from tidegate.lake.store import LocalStore
 from tidegate.launch import jars
 from tidegate.runs.run import Run
 
@@ -305,7 +306,7 @@ def test_a_run_refuses_a_store_that_the_doctor_saw_fail(spec, store, monkeypatch
         patch.setattr(LocalStore, "create", overwrite)
         list(lake.check_create_if_absent(spec.lake, "p"))
     before = store.objects("")
-    run = Run(spec, KAFKA, dag_id="d", run_id="r", window_date=date(2024, 5, 1), stores=STORES)
+    run = Run(spec, KAFKA, dag_id="d", run_id="r", window_date=date(2024, 5, 1), **HERE)
     with pytest.raises(LakeUnsafe, match="unsafe-store"):
         run.ledger(store)
     with pytest.raises(LakeUnsafe):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.egress_world import World, dies_while_sending, sends_all, target_of
+from support.toy_engine import TOY
 from tidegate import flows
 from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.egress.publish import publish
@@ -147,7 +148,9 @@ def test_a_content_that_was_not_recorded(world: World) -> None:
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send(application=dies_while_sending)
-    release(world.spec, flows.store(world.spec), None, "declare sent", "looked", run="me")
+    release(
+        world.spec, flows.store(world.spec), None, "declare sent", "looked", engine=TOY, run="me"
+    )
     os.utime(world.home / "in/a", (1, 1))
     (excluded,) = world.plan("two").plan.left_out
     assert excluded.file == "a"
@@ -172,7 +175,9 @@ def test_an_older_content_is_not_the_one_that_was_sent_last(world: World) -> Non
     touched(world, "a", "B", 2)
     with pytest.raises(SendFailed):
         world.send("two", dies_while_sending, resend=True)
-    release(world.spec, flows.store(world.spec), None, "declare sent", "looked", run="me")
+    release(
+        world.spec, flows.store(world.spec), None, "declare sent", "looked", engine=TOY, run="me"
+    )
     touched(world, "a", "A", 3)
     assert excluded(world, "three") == (["a"], [])
     assert excluded(world, "four", resend=True) == ([], ["a"])

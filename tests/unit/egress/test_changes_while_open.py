@@ -47,7 +47,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[object, str, Callabl
 @pytest.mark.usefixtures("lake")
 def test_a_lake_that_was_unmounted(world: World, meanwhile: Any) -> None:
     """The claim must not go into an empty directory: the next run would send the rows again."""
-    egress(world.run("first"), world.app(sends_window), lambda _: False)
+    egress(world.run("first", engine=world.engine(sends_window)), lambda _: False)
     commit_range(world, "new", 1, 50, 60)
     lake, away = world.home / "lake", world.home / "away"
 
@@ -57,12 +57,12 @@ def test_a_lake_that_was_unmounted(world: World, meanwhile: Any) -> None:
 
     meanwhile(sending, "refuse_unordered", unmount)
     with pytest.raises(LedgerCorrupt, match="is missing since it was read"):
-        egress(world.run("second"), world.app(sends_window), lambda _: False)
+        egress(world.run("second", engine=world.engine(sends_window)), lambda _: False)
     assert len(world.ran) == 1
     assert not list(lake.rglob("*.json"))
     shutil.rmtree(lake)
     away.rename(lake)
-    egress(world.run("third"), world.app(sends_window), lambda _: False)
+    egress(world.run("third", engine=world.engine(sends_window)), lambda _: False)
     assert len(world.ran) == 2
 
 
@@ -100,10 +100,10 @@ def test_a_corrected_replay_is_planned_while_the_first_is_sent(
     """One of the two requests is sent, and the other one is refused before its first record."""
     sent: list[EgressJob] = []
     meanwhile(planning, "draft", lambda: send_whole(world, sent, "a", replay_of()))
-    corrected = world.open("b", **CORRECTED)
+    corrected = world.open("b", engine=world.engine(sends_window), **CORRECTED)
     plan(corrected, lambda _: False)
     with pytest.raises(ReplayRefused, match="of another request under replay id 'x', came first"):
-        send(corrected, world.app(sends_window), lambda _: False)
+        send(corrected, lambda _: False)
     assert (len(sent), world.fold.claims) == (1, {})
     assert len(world.ran) == 1
 
@@ -121,12 +121,12 @@ def test_the_first_is_sent_after_the_corrected_replay_was_opened(world: World) -
 def test_a_corrected_replay_is_sent_before_the_first_claims_again(
     world: World, meanwhile: Any
 ) -> None:
-    first = world.open("a", **replay_of())
+    first = world.open("a", engine=world.engine(sends_window), **replay_of())
     meanwhile(
         sending, "refuse_unordered", lambda: world.send_and_publish("b", sends_window, **CORRECTED)
     )
     with pytest.raises(ReplayRefused, match="give it an id of its own"):
-        send(first, world.app(sends_window), lambda _: False)
+        send(first, lambda _: False)
     assert (len(world.ran), world.fold.claims) == (1, {})
     assert publish(world.open("b", **CORRECTED)).report["rows"] > 0
 

@@ -18,9 +18,11 @@ from support.egress_world import (
     sends_all,
     target_of,
 )
+from support.toy_engine import ToyEngine
 from tidegate.core.entries import Claim
 from tidegate.egress import sender, takeover
 from tidegate.egress.publish import publish, verdict
+from tidegate.egress.send import send
 from tidegate.errors import (
     BrokerUnreachable,
     ConfigurationError,
@@ -31,7 +33,7 @@ from tidegate.errors import (
     SendFailed,
     StageFailed,
 )
-from tidegate.launch.spark_connection import SparkConnection
+from tidegate.settings import spark_conf
 from tidegate.spark.egress_job import EgressJob
 
 
@@ -132,25 +134,21 @@ def test_a_file_is_judged_by_the_settings_of_its_plan(world: World) -> None:
     assert [job.tombstones for job in world.ran] == [False, False, True, True]
 
 
-def test_another_spark_resumes_nothing(world: World, tmp_path: Path) -> None:
+def test_another_spark_resumes_nothing(world: World) -> None:
     """What was sent, and what is missing, might be different records: it is refused by name, and
     nothing is appended.
     """
-    for name in ("jars/spark-core_2.12-3.5.7.jar", "bin/spark-submit"):
-        (tmp_path / "old" / name).parent.mkdir(parents=True)
-        (tmp_path / "old" / name).touch()
-    old = SparkConnection("old", "local", home=tmp_path / "old", jars="image")
     world.put(a="1")
     with pytest.raises(SendFailed):
-        world.send("one", dies_while_sending, spark=old)
+        world.send("one", dies_while_sending, line="3.5")
     (claim,) = world.fold.claims.values()
     assert claim.spark == world.ran[0].spark == "3.5"
     with pytest.raises(ConfigurationError, match=r"with Spark 3\.5, may have sent") as refused:
         world.send("two")
-    assert "'spark_default' has Spark 4.0" in str(refused.value)
+    assert "'toy' has Spark 4.0" in str(refused.value)
     assert list(world.fold.claims.values()) == [claim]
     assert len(world.ran) == 1
-    world.send_and_publish("two", spark=old)
+    world.send_and_publish("two", line="3.5")
 
 
 def test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine(world: World) -> None:
@@ -199,15 +197,24 @@ def test_an_outage_ends_the_sender_by_name(world: World, sent: bool, claims: int
     assert world.send_and_publish()["files"] == ["a"]
 
 
+def test_no_task_of_spark_is_run_twice(world: World) -> None:
+    """What a task has sent, another try of it would send again."""
+    world.put(a="1")
+    engine = world.engine(sends_all)
+    send(world.open("one", engine=engine), lambda _: False)
+    assert engine.asked[0]["conf"].items() >= spark_conf.RUN_ONCE.items()
+
+
 def test_a_job_that_cannot_be_made_leaves_no_claim(world: World) -> None:
     """PySpark is missing, for example: the cause is reported, and the next run can send."""
     world.put(a="1")
+    engine = ToyEngine()
     refuse = mock.Mock(side_effect=ConfigurationError("PySpark is not installed"))
     with (
-        mock.patch("tidegate.egress.send.sending_submission", refuse),
+        mock.patch.object(engine, "application", refuse),
         pytest.raises(ConfigurationError, match="not installed"),
     ):
-        world.send("one")
+        send(world.open("one", engine=engine), lambda _: False)
     assert world.fold.claims == {}
     assert world.send_and_publish("two")["files"] == ["a"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.egress_world import World, dies_while_sending
+from support.toy_engine import TOY
 from tidegate import flows
 from tidegate.core import canonical, layout
 from tidegate.egress.publish import publish
@@ -23,7 +24,7 @@ READERS: dict[str, Callable[[World], object]] = {
     "send": lambda world: world.send("open"),
     "publish": lambda world: publish(world.open("open")),
     "release": lambda world: release(
-        world.spec, flows.store(world.spec), None, "resend", "a test", run="me"
+        world.spec, flows.store(world.spec), None, "resend", "a test", engine=TOY, run="me"
     ),
     "status": lambda world: status(world.spec, STORES),
     "verify": lambda world: verify(world.spec, flows.store(world.spec), None, lambda _: None),

@@ -444,8 +444,8 @@ def test_a_run_opens_its_ledger_once(
 
     monkeypatch.setattr(Ledger, "__init__", count)
     asked = replay_of() if replayed else {}
-    submit = world.app(sends_window)
-    assert egress(world.run(**asked), submit, lambda _: False).commit == 2
+    engine = world.engine(sends_window)
+    assert egress(world.run(engine=engine, **asked), lambda _: False).commit == 2
     assert Counter(opened) == {"out": 1, "lake": 4}
 
 

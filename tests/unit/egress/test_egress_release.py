@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.egress_world import Application, World, dies_while_sending, sends_all, target_of
+from support.toy_engine import TOY
 from tidegate import flows
 from tidegate.core.entries import Release
 from tidegate.egress.publish import publish
@@ -30,9 +31,9 @@ def test_released_to_be_sent_again(world: World) -> None:
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
     world.target = target_of(ends={0: 9})
-    assert release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")[
-        "files"
-    ] == ["a"]
+    assert release(
+        world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
+    )["files"] == ["a"]
     assert world.fold.claims == {}
     assert world.send_and_publish("A")["receipts"][0]["before"] == 9
 
@@ -50,12 +51,12 @@ def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
         with pytest.raises(
             SenderAlive, match=rf"process {os.getpid()} .* is alive: .* end it first"
         ):
-            release(world.spec, flows.store(world.spec), None, how, "looked", run="me")
+            release(world.spec, flows.store(world.spec), None, how, "looked", engine=TOY, run="me")
     assert world.fold.claims.keys() == {claim.plan_id}
     world.alive.clear()
-    assert release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")[
-        "files"
-    ] == ["a"]
+    assert release(
+        world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
+    )["files"] == ["a"]
 
 
 def test_what_is_sealed_is_not_sent_again(world: World) -> None:
@@ -63,7 +64,7 @@ def test_what_is_sealed_is_not_sent_again(world: World) -> None:
     world.put(a="1")
     world.send("A")
     with pytest.raises(NotClaimed, match="has sent all of it, and only its commit is missing"):
-        release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")
+        release(world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me")
     assert world.send_and_publish("A")["rows"] == 1
     assert len(world.ran) == 1
 
@@ -75,13 +76,17 @@ def test_released_as_sent(world: World) -> None:
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
     (plan_id,) = world.fold.claims
-    release(world.spec, flows.store(world.spec), plan_id, "declare sent", "looked", run="me")
+    release(
+        world.spec, flows.store(world.spec), plan_id, "declare sent", "looked", engine=TOY, run="me"
+    )
     assert world.send_and_publish("A")["files"] == ["b"]
     assert world.fold.sent.keys() == {"a", "b"}
     with pytest.raises(NotClaimed, match="has no open claim"):
-        release(world.spec, flows.store(world.spec), None, "resend", "again", run="me")
+        release(world.spec, flows.store(world.spec), None, "resend", "again", engine=TOY, run="me")
     with pytest.raises(NotClaimed, match=f"of plan {plan_id}"):
-        release(world.spec, flows.store(world.spec), plan_id, "resend", "again", run="me")
+        release(
+            world.spec, flows.store(world.spec), plan_id, "resend", "again", engine=TOY, run="me"
+        )
 
 
 def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:

@@ -18,6 +18,7 @@ from support.egress_world import (
     sends_window,
     target_of,
 )
+from support.toy_engine import TOY
 from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
@@ -325,7 +326,7 @@ def test_a_replay_is_released_by_hand(world: World, how: Any, runs: int) -> None
     """
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, **replay_of())
-    release(world.spec, flows.store(world.spec), None, how, "looked", run="me")
+    release(world.spec, flows.store(world.spec), None, how, "looked", engine=TOY, run="me")
     world.target = target_of(ends={0: 9})
     report = world.send_and_publish("two", application=sends_window, **replay_of())
     assert len(world.ran) == runs
@@ -372,7 +373,7 @@ def test_a_replay_that_may_have_sent_something_keeps_its_plan(world: World) -> N
         world.send("one", dies_while_sending, **replay_of(where="true"))
     with pytest.raises(ReplayRefused):
         world.plan("two", **replay_of())
-    release(world.spec, flows.store(world.spec), None, "resend", "looked", run="me")
+    release(world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me")
     with pytest.raises(ReplayRefused):
         world.plan("two", **replay_of())
     with pytest.raises(RowsRefused):

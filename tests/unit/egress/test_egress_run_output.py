@@ -9,6 +9,7 @@ import pytest
 
 from support import printed
 from support.egress_world import World, dies_before_sending, dies_while_sending, sends_all
+from support.toy_engine import submitting
 from tidegate.cli import main, render_egress, runs
 from tidegate.launch import spark_submit
 from tidegate.spark.egress_job import DONE, EgressJob
@@ -32,8 +33,7 @@ def command(
             "source": {"path": str(world.home / "in"), "format": "text"}, "target": {"topic": "t"},
         }  # fmt: skip
         (world.home / "pipelines/out.yaml").write_text(json.dumps({**form, **settings}))
-        submit = world.app(application)
-        monkeypatch.setattr(spark_submit, "submit", lambda given, **_: submit(given))
+        monkeypatch.setattr(spark_submit, "submit", submitting(world.app(application)))
         monkeypatch.setattr("sys.argv", ["tidegate", *args])
         with pytest.raises(SystemExit) as ended:
             main.run()

@@ -22,6 +22,8 @@ from tidegate.core.requests import FileReplay
 from tidegate.egress import send as sending
 from tidegate.egress.send import send
 from tidegate.errors import SendFailed, StageFailed
+from tidegate.launch.spark_connection import LOCAL
+from tidegate.launch.spark_engine import SparkEngine
 from tidegate.launch.submission import Submission
 from tidegate.maintenance.sweep import sweep as swept
 from tidegate.spark.egress_job import SENDING, EgressJob
@@ -157,9 +159,9 @@ def test_a_mark_in_s3_gets_the_jars_and_settings(
         submitted.append(given)
         raise StageFailed("no Spark")
 
-    opened = world.open("r")
+    opened = world.open("r", engine=SparkEngine(LOCAL, submit))
     monkeypatch.setattr(type(opened.store), "native", lambda _, path: f"s3a://bucket/{path}")
     with pytest.raises(SendFailed):
-        send(opened, submit, lambda _: False)
+        send(opened, lambda _: False)
     assert any("s3a" in name for name in submitted[0].conf)
     assert Path(submitted[0].args[0]).name == "job.json"

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +12,29 @@ import pytest
 from support.egress_world import World, dies_while_sending, sends_all
 from tidegate import flows
 from tidegate.core.entries import Claim
-from tidegate.egress import takeover
 from tidegate.egress.release import release
 from tidegate.egress.sender import (
-    cluster_sender,
     has_ended,
     held,
     is_alive,
     is_dead,
     sender_identity,
 )
-from tidegate.egress.takeover import not_dead, not_ended
-from tidegate.errors import BrokerUnreachable, SenderAlive, SendFailed, StageFailed
+from tidegate.egress.takeover import not_dead
+from tidegate.errors import (
+    BrokerUnreachable,
+    ConfigurationError,
+    SenderAlive,
+    SendFailed,
+    StageFailed,
+)
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
-from tidegate.launch import application_state
+from tidegate.launch import application_state, cluster_mode
+from tidegate.launch.cluster_mode import end
 from tidegate.launch.spark_connection import SparkConnection
+from tidegate.launch.spark_engine import SparkEngine
+from tidegate.runs.engine_protocol import Ended, Unknown
 from tidegate.spark.answers import DRIVER, JOB
 from tidegate.spark.egress_job import SENDING, EgressJob
 
@@ -36,6 +43,8 @@ OWN = Attempt("f00d", 0, ATTEMPT)
 TAG = f"tidegate-{ATTEMPT}"
 CONTAINER = {"id": "container_17_0001_01_000001", "node": "node-1:8042", "started": 1}
 YARN = SparkConnection("spark_yarn", "yarn", deploy_mode="cluster")
+APPLICATION = {"master": "yarn", "tag": TAG}
+ENGINE = SparkEngine()
 TASK = {"dag": "d", "run": "r", "task": "send", "try": 1, "deployment": "0123 http://af"}
 
 
@@ -66,7 +75,7 @@ def yarn(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Yarn]:
         monkeypatch.setattr(application_state, "kill", fake.kill)
         monkeypatch.setattr(application_state, "not_ended", fake.not_ended)
         monkeypatch.setattr(application_state, "running", lambda *_: [])
-        monkeypatch.setattr(takeover, "_LOOK_AGAIN", 0.01)
+        monkeypatch.setattr(cluster_mode, "_LOOK_AGAIN", 0.01)
         return fake
 
     return made
@@ -96,12 +105,12 @@ def test_a_driver_that_has_not_named_itself_never_starts(
     """Its job is withdrawn first, and nobody can give it another one; YARN need not be asked."""
     asked = yarn("it is not asked")
     store.create(OWN.directory + JOB, b"encrypted")
-    assert not_ended(OWN, TAG, store) is None
+    assert end(OWN, TAG, store, None) == Ended()
     assert store.get(OWN.directory + JOB) == b""
     assert not store.create(OWN.directory + JOB, b"another")
     assert asked.killed == [TAG]
     asked.away = True
-    assert not_ended(OWN, TAG, store) is None
+    assert end(OWN, TAG, store, None) == Ended()
 
 
 def test_a_driver_is_killed_and_its_end_is_awaited(
@@ -109,7 +118,7 @@ def test_a_driver_is_killed_and_its_end_is_awaited(
 ) -> None:
     name_driver(store)
     asked = yarn("application_17_0001 is RUNNING", "its container is KILLING", None)
-    assert not_ended(OWN, TAG, store) is None
+    assert end(OWN, TAG, store, None) == Ended()
     assert asked.killed == [TAG] * 3
 
 
@@ -122,7 +131,7 @@ def test_the_wait_ends(
     asked = yarn("YARN cannot be asked")
     asked.away = True
     began = time.monotonic()
-    assert not_ended(OWN, TAG, store, patience=0.1) == "YARN cannot be asked"
+    assert end(OWN, TAG, store, None, patience=0.1) == Unknown("YARN cannot be asked")
     assert 0.1 < time.monotonic() - began < 5
     assert [record.getMessage() for record in caplog.records] == [
         f"the YARN application with the tag {TAG} may still run: no answer within 60 s",
@@ -142,7 +151,7 @@ def test_while_its_submitter_may_run_nothing_is_ended(
     asked = yarn(None)
     monkeypatch.setattr("tidegate.egress.sender._held", {ATTEMPT})
     store.create(OWN.directory + JOB, b"encrypted")
-    why = not_dead(claim(cluster_sender(None, TAG)), store, never)
+    why = not_dead(claim(sender_identity(None, APPLICATION)), ENGINE, store, never)
     assert why is not None
     assert why.startswith("its submitter, process ")
     assert store.get(OWN.directory + JOB) == b"encrypted"
@@ -153,11 +162,11 @@ def test_a_dead_submitter_leaves_the_proof_to_yarn(
     store: LocalStore, yarn: Callable[..., Yarn]
 ) -> None:
     name_driver(store)
-    of_task = {**cluster_sender(TASK, TAG), "host": "elsewhere", "processes": "pid:[9]"}
+    of_task = {**sender_identity(TASK, APPLICATION), "host": "elsewhere", "processes": "pid:[9]"}
     asked = yarn("container_17_0001_01_000001 on node-1:8042 is KILLING", None)
-    assert not_dead(claim(of_task), store, ended) is None
+    assert not_dead(claim(of_task), ENGINE, store, ended) is None
     assert asked.killed == [TAG] * 2
-    assert not_dead(claim(of_task), store, lambda _: False) is not None
+    assert not_dead(claim(of_task), ENGINE, store, lambda _: False) is not None
 
 
 @pytest.mark.parametrize(
@@ -174,15 +183,15 @@ def test_a_task_that_is_not_known_to_have_ended_names_its_deployment(
 ) -> None:
     """Of a submitter, too."""
     sender = {**sender_identity(task), "host": "elsewhere", "processes": "pid:[9]", "pid": 7}
-    assert not_dead(claim(sender), store, lambda _: False) == says
-    on_yarn = {**cluster_sender(task, TAG), **sender}
-    why = not_dead(claim(on_yarn), store, lambda _: False)
+    assert not_dead(claim(sender), ENGINE, store, lambda _: False) == says
+    on_yarn = {**sender_identity(task, APPLICATION), **sender}
+    why = not_dead(claim(on_yarn), ENGINE, store, lambda _: False)
     assert why == "its submitter, " + says.replace("elsewhere may", "elsewhere, may")
 
 
 def test_the_end_of_a_submitter_is_not_that_of_its_driver() -> None:
     own = sender_identity(TASK)
-    sender = cluster_sender(TASK, TAG)
+    sender = sender_identity(TASK, APPLICATION)
     assert sender == {**own, "application": {"master": "yarn", "tag": TAG}}
     assert is_dead(own, ATTEMPT, never, patience=0)
     assert not is_dead(sender, ATTEMPT, never, patience=0)
@@ -240,8 +249,8 @@ def send(world: World, application: Callable[[EgressJob, Path], None], jobs: lis
     from tidegate.egress.send import send as step
     from tidegate.runs.run import open_run
 
-    run = replace(world.run(), spark=YARN)
-    return step(open_run(run), played(world, application, jobs), lambda _: False)
+    run = world.run(engine=SparkEngine(YARN, played(world, application, jobs)))
+    return step(open_run(run), lambda _: False)
 
 
 def staged(world: World) -> Sequence[str]:
@@ -284,11 +293,7 @@ def test_nothing_is_released_while_the_driver_may_run(
     """spark-submit has ended before the first record: the driver may still send it."""
 
     yarn("application_17_0001 is RUNNING")
-    monkeypatch.setattr(takeover, "_PATIENCE", 0.0)
-    monkeypatch.setattr(
-        "tidegate.egress.send.not_ended",
-        lambda *args: not_ended(*args, patience=0.0),
-    )
+    monkeypatch.setattr(cluster_mode, "end", partial(end, patience=0.0))
     with pytest.raises(SendFailed, match=f"{said}; and its driver is not proven to have ended: "):
         send(world, ends, jobs)
     assert len(world.fold.claims) == 1
@@ -324,11 +329,33 @@ def test_a_release_is_refused_while_yarn_shows_the_application(
     with pytest.raises(SendFailed):
         send(world, dies_while_sending, jobs)
     monkeypatch.setattr(application_state, "running", lambda *_: ["application_17_0001"])
-    with pytest.raises(SenderAlive, match="YARN shows application_17_0001 as not ended"):
-        release(world.spec, flows.store(world.spec), None, "resend", "x", run="r")
+    with pytest.raises(SenderAlive, match="application_17_0001 runs"):
+        release(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
     monkeypatch.setattr(application_state, "running", lambda *_: [])
-    release(world.spec, flows.store(world.spec), None, "resend", "x", run="r")
+    release(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
     assert world.fold.claims == {}
+
+
+def test_an_application_of_another_engine_is_never_known_to_have_ended(
+    world: World, on_yarn: Yarn, jobs: list[EgressJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is its claim released: its driver might send beside the next one."""
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster_mode, "MASTER", "later")
+        with pytest.raises(SendFailed):
+            send(world, dies_while_sending, jobs)
+    monkeypatch.undo()
+    monkeypatch.setattr("tidegate.egress.takeover.has_ended", lambda *_: True)
+    monkeypatch.setattr("tidegate.egress.release.is_alive", lambda *_: False)
+    (open_claim,) = world.fold.claims.values()
+    assert open_claim.sender["application"]["master"] == "later"
+    why = not_dead(open_claim, ENGINE, world.open().store, never)
+    assert why == "master 'later' is not known here"
+    for how in ("resend", "declare sent"):
+        with pytest.raises(ConfigurationError, match="'later' is not known here"):
+            release(world.spec, flows.store(world.spec), None, how, "x", engine=ENGINE, run="r")
+    assert [*world.fold.claims.values()] == [open_claim]
+    assert on_yarn.killed
 
 
 def test_a_release_withdraws_the_job(
@@ -355,6 +382,6 @@ def test_a_release_withdraws_the_job(
     place = LocalStore(world.home / "lake/out")
     job = Attempt(open_claim.plan_id, 0, open_claim.attempt).directory + JOB
     assert place.get(job) == left
-    release(world.spec, flows.store(world.spec), None, "resend", "x", run="r")
+    release(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
     assert place.get(job) == b""
     assert "YARN cannot be asked whether the application with the tag" in caplog.text

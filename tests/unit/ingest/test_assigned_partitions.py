@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support import ingest_world
-from support.ingest_steps import explain, plan
+from support.ingest_steps import explain, ingest, plan
 from support.ingest_world import ranges
 from tidegate import flows
 from tidegate.core.boundaries import Boundary, milliseconds
@@ -19,7 +19,6 @@ from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import PartitionsLeftOut, WindowRefused
 from tidegate.ingest import backfill, report, status
 from tidegate.ingest.coverage import intervals
-from tidegate.ingest.run import ingest
 
 
 @pytest.fixture

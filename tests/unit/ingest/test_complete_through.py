@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from support import ingest_steps, staged_attempts
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.boundaries import Boundary, milliseconds
@@ -19,7 +20,6 @@ from tidegate.errors import ConfigurationError
 from tidegate.ingest import backfill, drafting, plan, report
 from tidegate.ingest.complete_through import is_complete_through
 from tidegate.lake import committing, plans
-from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
 
@@ -56,7 +56,7 @@ def kafka(monkeypatch):
 
 def run_of(tmp_path, **settings):
     form = {"name": "p", "kind": "ingest", "topics": ["t", "u"], "lake": str(tmp_path), **settings}
-    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), stores=STORES)
+    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), **HERE)
 
 
 def told(run):
@@ -235,7 +235,7 @@ def test_a_plan_of_fewer_partitions(tmp_path, kafka, planned_for, reads_now, sai
 def test_the_note_of_a_plan_has_what_was_assigned(tmp_path, kafka):
     for settings, expected in (({"topics": ["t"]}, None), ({"assign": {"t": [0]}}, {"t": [0]})):
         form = {"name": "p", "kind": "ingest", "lake": str(tmp_path / str(expected)), **settings}
-        run = Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), stores=STORES)
+        run = Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), **HERE)
         assert plans.note(run.store(), ingest_steps.plan(run).plan.id)["assigned"] == expected
 
 
@@ -248,7 +248,10 @@ def test_a_plan_of_another_isolation(tmp_path, kafka):
 
 
 def ask(run, until, topic="t", kafka=lambda: KAFKA):
-    return is_complete_through(run.spec, topic, until, STORES, kafka)
+    def run_of_spec(spec):
+        return replace(run, spec=spec, kafka=kafka())
+
+    return is_complete_through(run.spec, topic, until, run.store(), run_of_spec)
 
 
 def no_broker():
@@ -323,4 +326,4 @@ def test_what_is_wrong_with_a_question(tmp_path, kafka):
         ask(run, datetime.now(UTC), "v")
     form = {"name": "p", "kind": "ingest", "pattern": "a.*", "lake": str(tmp_path)}
     with pytest.raises(ConfigurationError, match=r"does not read topic 't': it reads .*a\.\*"):
-        is_complete_through(parse(form), "t", datetime.now(UTC), STORES, no_broker)
+        is_complete_through(parse(form), "t", datetime.now(UTC), run.store(), no_broker)

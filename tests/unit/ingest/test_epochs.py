@@ -7,10 +7,10 @@ from threading import Barrier
 import pytest
 
 from support import ingest_world
+from support.ingest_steps import ingest
 from tidegate.core import checkpoint
 from tidegate.core.cursor import Watermarks
 from tidegate.ingest import truncation
-from tidegate.ingest.run import ingest
 from tidegate.lake import attempts
 
 LAST = 4

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import ingest_world, staged_attempts
-from support.ingest_steps import plan, publish, stage
+from support.ingest_steps import ingest, plan, publish, stage
 from support.ingest_world import ranges
 from tidegate.core.cursor import Watermarks
 from tidegate.core.requests import Backfill, Replay
@@ -20,7 +20,6 @@ from tidegate.errors import (
 )
 from tidegate.ingest import publish as publishing
 from tidegate.ingest import sealing
-from tidegate.ingest.run import ingest
 from tidegate.lake.sweeping import sweep
 from tidegate.runs.run import open_run
 

@@ -1,11 +1,9 @@
 """Whole ingest runs, with made-up watermarks and attempts: what is proven is never given up."""
 
-from pathlib import Path
-
 import pytest
 
 from support import ingest_world, staged_attempts, store_requests
-from support.ingest_steps import plan, publish, stage, verdict
+from support.ingest_steps import ingest, plan, publish, stage, verdict
 from support.ingest_world import ranges
 from tidegate.core import layout
 from tidegate.core.cluster_answers import Survey, TopicIdentity
@@ -27,7 +25,6 @@ from tidegate.errors import (
 )
 from tidegate.ingest import drafting, sealing, truncation
 from tidegate.ingest import report as reports
-from tidegate.ingest.run import ingest
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.spark.answers import LocalAnswers
@@ -266,9 +263,9 @@ def test_a_job_that_is_refused_for_good_is_not_retried(world, refusal):
     """
     finish = world.submit()
 
-    def submit(given):
-        finish(given)
-        write_refusal(LocalAnswers(Path(given.args[0]).parent), refusal("refused for good"))
+    def submit(job, directory):
+        finish(job, directory)
+        write_refusal(LocalAnswers(directory), refusal("refused for good"))
         raise StageFailed("spark-submit failed; its output is above")
 
     with pytest.raises(refusal, match="refused for good") as failed:

@@ -4,14 +4,16 @@
 """
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from kafka import TopicPartition
 
 from support import ingest_world
-from support.ingest_steps import plan
+from support.ingest_steps import ingest, plan
 from support.ingest_world import ranges
+from support.toy_engine import ToyEngine
 from tidegate import flows
 from tidegate.broker import epochs
 from tidegate.broker.cluster import topic_id
@@ -20,7 +22,6 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, BrokerTooOld, IdentityChanged, PartitionsLeftOut
 from tidegate.ingest import sealing, stage, truncation
-from tidegate.ingest.run import ingest
 from tidegate.ingest.verify import verify
 from tidegate.lake import boundaries, plans
 from tidegate.lake.attempts import Attempt
@@ -222,7 +223,8 @@ def test_a_log_that_is_cut_off_while_spark_waits_for_a_leader_is_not_sealed(worl
     mine = [Attempt(staged.id, 0, "mine")]
     before = world.survey()
     outcomes = sealing.Outcomes()
-    failures = stage._stage(open_run(run), staged, mine, before, world.submit(then=back), outcomes)
+    opened = open_run(replace(run, engine=ToyEngine(world.submit(then=back))))
+    failures = stage._stage(opened, staged, mine, before, outcomes)
     assert "t-0 [0, 100) was cut off at 60" in str(failures[0])
 
 

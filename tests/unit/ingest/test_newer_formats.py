@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from support import ingest_world, staged_attempts
-from support.ingest_steps import plan, publish, stage
+from support.ingest_steps import ingest, plan, publish, stage
 from support.ingest_world import World
 from tidegate import flows
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import OtherFormat
-from tidegate.ingest.run import ingest
 from tidegate.ingest.status import files, read_state, status
 from tidegate.ingest.verify import verify
 from tidegate.lake import boundaries, plans

@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from support import ingest_world
-from support.ingest_steps import explain
+from support.ingest_steps import explain, ingest
 from tidegate import flows
 from tidegate.cli import render_ingest
 from tidegate.core.cursor import Watermarks
@@ -15,7 +15,6 @@ from tidegate.core.partition import FIXES, LeftOut, Reason
 from tidegate.doctor import pipeline
 from tidegate.errors import PartitionsLeftOut
 from tidegate.ingest import report, status
-from tidegate.ingest.run import ingest
 
 DOCS = Path(__file__).parents[3] / "docs"
 DAY = 86_400_000

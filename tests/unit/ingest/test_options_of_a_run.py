@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support import ingest_world
-from support.ingest_steps import explain, plan, stage
+from support.ingest_steps import explain, ingest, plan, stage
 from support.ingest_world import World
 from tidegate import faults
 from tidegate.broker import consumer_groups
@@ -15,8 +15,6 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerError, ConfigurationError, StageFailed
 from tidegate.faults import FaultInjected
-from tidegate.ingest.run import ingest
-from tidegate.launch.submission import Submission
 from tidegate.spark.ingest_job import IngestJob
 
 
@@ -57,11 +55,11 @@ def test_the_job_has_the_pipelines_options(
     object.__setattr__(run, "kafka", KafkaSettings("kafka_default", extra))
     jobs: list[IngestJob] = []
 
-    def submit(given: Submission) -> None:
-        jobs.append(IngestJob.read(Path(given.args[0])))
-        world.submit()(given)
+    def do(job: IngestJob, directory: Path) -> None:
+        jobs.append(job)
+        world.submit()(job, directory)
 
-    ingest(run, submit)
+    ingest(run, do)
     (job,) = jobs
     attempt = Path(job.chunks[0].directory).name
     assert job.options == {
@@ -81,8 +79,8 @@ def test_tasks_that_are_too_many_are_a_notice(
     """Of `explain`, with their number, also if the number of cores is unknown."""
     monkeypatch.setattr("tidegate.ingest.explain._MANY_TASKS", 3)
     world.settings["options"] = {"maxRecordsPerPartition": size}
-    for master in ("local[2]", "spark://h:7077"):
-        found = explain(world.run("r"), master=master)["notices"]
+    for tasks in (2, None):
+        found = explain(world.run("r"), tasks=tasks)["notices"]
         assert len(found) == notices
         assert all(each.startswith("options: a chunk has 4 tasks: ") for each in found)
 
@@ -115,11 +113,11 @@ def test_the_isolation_level_is_the_plans(world: World) -> None:
     world.settings["options"] = {"kafka.isolation.level": "read_uncommitted"}
     jobs: list[IngestJob] = []
 
-    def submit(given: Submission) -> None:
-        jobs.append(IngestJob.read(Path(given.args[0])))
-        world.submit()(given)
+    def do(job: IngestJob, directory: Path) -> None:
+        jobs.append(job)
+        world.submit()(job, directory)
 
-    stage(world.run("r"), submit)
+    stage(world.run("r"), do)
     assert (planned.isolation, jobs[0].options["kafka.isolation.level"]) == ("read_committed",) * 2
 
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from support import ingest_world
-from support.ingest_steps import plan, publish, stage
+from support.ingest_steps import ingest, plan, publish, stage
 from support.ingest_world import World, ranges
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import StageFailed
-from tidegate.ingest.run import ingest
 
 
 @pytest.fixture

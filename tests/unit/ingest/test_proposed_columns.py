@@ -7,7 +7,7 @@ import pytest
 
 from tidegate.core import sampled_columns, schema
 from tidegate.core.decoding import Decoder, Decoding
-from tidegate.ingest.proposal import better_than, decoder
+from tidegate.samples.proposed_decoder import better_than, decoder
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from support import ingest_world
-from support.ingest_steps import plan
+from support.ingest_steps import ingest, plan
 from support.ingest_world import World, ranges
 from tidegate.core.cursor import Watermarks
 from tidegate.ingest import drafting
-from tidegate.ingest.run import ingest
 from tidegate.runs.run import Run
 
 

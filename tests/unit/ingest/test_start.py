@@ -5,6 +5,7 @@ from datetime import date
 
 import pytest
 
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -12,7 +13,6 @@ from tidegate.core.entries import Origin
 from tidegate.core.fold import Fold
 from tidegate.errors import ConfigurationError
 from tidegate.ingest import start
-from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 
@@ -58,7 +58,7 @@ def form(at, **keys):
 
 def begun(at, *, fold=None, seen=SEEN, said=None, **keys):
     said = [] if said is None else said
-    run = Run(parse(form(at, **keys)), KAFKA, "dag", "r", date(2026, 3, 14), stores=STORES)
+    run = Run(parse(form(at, **keys)), KAFKA, "dag", "r", date(2026, 3, 14), **HERE)
     if run.spec.pattern:
         run = replace(run, spec=run.spec.model_copy(update={"topics": tuple(MARKS)}))
     return start.start_offsets(run, fold or Fold(), seen.only(run.spec.assign), said)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import ingest_world
+from support.ingest_steps import ingest
 from support.ingest_world import World
 from tidegate import flows
 from tidegate.core.cursor import Watermarks
@@ -14,7 +15,6 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Replay
 from tidegate.errors import LedgerCorrupt
 from tidegate.ingest import verify as module
-from tidegate.ingest.run import ingest
 from tidegate.ingest.verify import verify
 from tidegate.lake import attempts
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from support import ingest_world, staged_attempts
+from support.ingest_steps import ingest
 from tidegate import flows
 from tidegate.core import canonical, layout, replacement
 from tidegate.core.cluster_answers import Record, Survey
@@ -18,7 +19,6 @@ from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError
 from tidegate.ingest import verify as module
-from tidegate.ingest.run import ingest
 from tidegate.ingest.verify import verify
 from tidegate.lake import attempts, committing, plans
 from tidegate.lake.store import LocalStore

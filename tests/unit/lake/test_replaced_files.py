@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support import ingest_world, staged_attempts, store_requests
+from support.ingest_steps import ingest
 from support.staged_attempts import ledger_of, plan_of
 from tidegate import faults, flows
 from tidegate.core import layout, replacement
@@ -16,7 +17,6 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced
 from tidegate.errors import LakeDamaged, OtherFormat, ReplayRefused
-from tidegate.ingest.run import ingest
 from tidegate.ingest.verify import verify
 from tidegate.lake import attempts, committing, files, json_documents, local_store, placing, plans
 from tidegate.lake.store import LocalStore

@@ -7,13 +7,13 @@ from typing import Any, Self, cast
 import obstore
 import pytest
 
+from support.calls import staging
 from tidegate.errors import ConfigurationError, LakeReadOnly, LakeUnavailable
 from tidegate.lake import large_copies, multipart_uploads, s3_settings
 from tidegate.lake.store import LocalStore, ObjectStore, open_store
 from tidegate.lake.store_errors import as_lake_errors
 from tidegate.launch import cds_archive, jars
 from tidegate.launch.masters import for_master, for_places
-from tidegate.launch.submission import submission
 
 SECRET = "hunter2-never-to-be-seen"
 ENVIRONMENT = {
@@ -95,7 +95,7 @@ def test_only_a_job_on_s3_gets_its_jars(monkeypatch: pytest.MonkeyPatch) -> None
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     conf = {"spark.hadoop.fs.s3a.committer.name": "file"}
-    plain = submission(Path("/private/job.json"), conf, 400, name="x")
+    plain = staging(Path("/private/job.json"), conf, 400, name="x")
     assert for_places(plain, "/lake/a", "file:///lake", "") is plain
 
     given = for_places(plain, "/lake/a", "s3a://bucket/lake")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support import ingest_world, staged_attempts, store_requests
-from support.ingest_steps import plan, stage
+from support.ingest_steps import ingest, plan, stage
 from support.ingest_world import World, ranges
 from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
@@ -14,7 +14,6 @@ from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Replay
 from tidegate.errors import StageFailed
-from tidegate.ingest.run import ingest
 from tidegate.lake import attempts, plans, unfinished_plans
 
 

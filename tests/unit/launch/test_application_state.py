@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.launch import application_state
 from tidegate.launch.application_state import (
-    Application,
+    YarnApplication,
     client,
     kill,
     not_ended,
@@ -74,8 +74,8 @@ def unreachable(_: object) -> str:
 def test_applications_are_listed_by_their_tag() -> None:
     yarn = Yarn("FINISHED", "RUNNING")
     assert tagged("tidegate-a1", yarn) == [
-        Application(APP, "FINISHED", "UNDEFINED"),
-        Application(f"{APP[:-1]}2", "RUNNING", "UNDEFINED"),
+        YarnApplication(APP, "FINISHED", "UNDEFINED"),
+        YarnApplication(f"{APP[:-1]}2", "RUNNING", "UNDEFINED"),
     ]
     assert yarn.asked == [["application", "-list", "-appTags", "tidegate-a1", "-appStates", "ALL"]]
     assert tagged("tidegate-a1", Yarn()) == []

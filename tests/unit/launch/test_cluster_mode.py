@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,14 @@ from tidegate.errors import ConfigurationError, StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
 from tidegate.launch import application_state, spark_home
-from tidegate.launch.cluster_mode import handed_over, left_behind, notices, refuse, tag
+from tidegate.launch.cluster_mode import (
+    ClusterApplication,
+    identify_application,
+    left_behind,
+    notices,
+    refuse,
+    withdraw,
+)
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.launch.spark_submit import killed_on_error, submit
 from tidegate.launch.submission import Submission
@@ -69,20 +77,21 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "lake/p")
 
 
+def application(
+    given: Submission,
+    store: LocalStore,
+    submit: Callable[[Submission], None],
+    spark: SparkConnection = YARN,
+) -> ClusterApplication:
+    return ClusterApplication(Job("pä55-word"), given, OWN, store, spark, submit)
+
+
 def sent(given: Submission, store: LocalStore, spark: SparkConnection = YARN) -> Submission:
+    """Return the call that is submitted."""
     Path(given.args[0]).with_name("credentials").unlink(missing_ok=True)
-    with handed_over(Job("pä55-word"), given, OWN, store, spark) as (call, _):
-        return call
-
-
-def test_in_client_mode_the_job_is_a_private_file(given: Submission, store: LocalStore) -> None:
-    with handed_over(Job("pä55-word"), given, OWN, store, LOCAL) as (call, read):
-        assert call == given
-        path = Path(call.args[0])
-        assert Job.read(path) == Job("pä55-word")
-        (path.parent / "sending").touch()
-        assert (read("sending"), read("done.json")) == ("", None)
-    assert store.objects("") == []
+    calls: list[Submission] = []
+    application(given, store, calls.append, spark).run()
+    return calls[0]
 
 
 def test_in_cluster_mode_the_call_names_a_directory_of_the_lake(
@@ -101,8 +110,9 @@ def test_in_cluster_mode_the_call_names_a_directory_of_the_lake(
 def test_the_job_is_encrypted_and_the_key_is_in_a_private_file(
     given: Submission, store: LocalStore
 ) -> None:
-    """Both end with the block; neither alone has the secret."""
-    with handed_over(Job("pä55-word"), given, OWN, store, YARN) as (call, _):
+    """The job ends with the call; neither alone has the secret."""
+
+    def submit(call: Submission) -> None:
         content = store.get(OWN.directory + JOB)
         assert content is not None
         assert b"55-word" not in content
@@ -115,7 +125,20 @@ def test_the_job_is_encrypted_and_the_key_is_in_a_private_file(
         assert "55-word" not in repr(call)
         assert key.hex() not in repr(call)
         assert not Path(given.args[0]).exists()
+        raise StageFailed("seen")
+
+    with pytest.raises(StageFailed, match="seen"):
+        application(given, store, submit).run()
     assert store.objects("") == []
+
+
+def test_a_job_that_another_process_has_withdrawn_is_not_submitted(
+    given: Submission, store: LocalStore
+) -> None:
+    withdraw(OWN, store)
+    with pytest.raises(StageFailed, match="withdrawn"):
+        sent(given, store)
+    assert store.get(OWN.directory + JOB) == b""
 
 
 def test_each_job_has_a_key_of_its_own(given: Submission, store: LocalStore) -> None:
@@ -124,21 +147,21 @@ def test_each_job_has_a_key_of_its_own(given: Submission, store: LocalStore) -> 
 
 
 def test_answers_are_read_from_the_lake(given: Submission, store: LocalStore) -> None:
-    with handed_over(Job("x"), given, OWN, store, YARN) as (_, read):
-        assert read("done.json") is None
-        store.create(OWN.directory + "done.json", b"{}")
-        assert read("done.json") == "{}"
-    assert read("done.json") == "{}"  # the caller's to delete
+    ran = application(given, store, lambda _: None)
+    assert ran.read("done.json") is None
+    store.create(OWN.directory + "done.json", b"{}")
+    assert ran.read("done.json") == "{}"
 
 
 def test_a_failure_has_the_drivers_own_words(given: Submission, store: LocalStore) -> None:
     """Its output is in its container."""
-    store.create(OWN.directory + FAILURE, b"the topic is gone")
-    with (
-        pytest.raises(StageFailed, match=r"^the topic is gone \(exit 1\)$") as failed,
-        handed_over(Job("x"), given, OWN, store, YARN),
-    ):
+
+    def submit(_: Submission) -> None:
+        store.create(OWN.directory + FAILURE, b"the topic is gone")
         raise StageFailed("exit 1", exit_code=1)
+
+    with pytest.raises(StageFailed, match=r"^the topic is gone \(exit 1\)$") as failed:
+        application(given, store, submit).run()
     assert failed.value.numbers == {"exit_code": 1}
     assert not store.get(OWN.directory + JOB)
 
@@ -170,7 +193,10 @@ def test_an_application_whose_submitter_was_killed_is_known(store: LocalStore) -
     for name, file in (("a1", JOB), ("a2", DRIVER), ("a3", "_done.json"), ("a4", "topic=t/x")):
         store.create(Attempt("f00d", 0, name).directory + file, b"{}")
     store.create(Attempt("other", 0, "a5").directory + JOB, b"{}")
-    assert left_behind(store, "f00d") == ["tidegate-a1", "tidegate-a2"]
+    found = left_behind(store, "f00d")
+    assert [re.findall("tidegate-a[0-9]", each) for each in found] == [
+        ["tidegate-a1"], ["tidegate-a2"],
+    ]  # fmt: skip
 
 
 def test_what_cannot_be_checked_is_a_notice(store: LocalStore) -> None:
@@ -308,6 +334,9 @@ def test_keys_of_s3_are_kept_from_sparks_client(
 @pytest.mark.parametrize("attempt", ["", "A1", "a,b", "a b", "ä", "a" * 92])
 def test_a_tag_that_yarn_would_change_is_an_error(attempt: str) -> None:
     with pytest.raises(ValueError, match="YARN would not keep it"):
-        tag(attempt)
-    assert len(tag("a" * 91)) == 100
-    assert tag("tidegate-x1_y") == "tidegate-tidegate-x1_y"
+        identify_application(Attempt("f00d", 0, attempt))
+    assert len(identify_application(Attempt("f00d", 0, "a" * 91))["tag"]) == 100
+    assert identify_application(Attempt("f00d", 0, "x1_y")) == {
+        "master": "yarn",
+        "tag": "tidegate-x1_y",
+    }

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from support.calls import sending, staging
 from tidegate.errors import ConfigurationError
 from tidegate.launch import cds_archive, jars, job_zip, spark_home
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_connection import LOCAL, SparkConnection, parse
-from tidegate.launch.submission import Submission, sending_submission, submission
+from tidegate.launch.submission import Submission
 from tidegate.settings.setting import Place
 
 CONNECTOR = "spark-sql-kafka-0-10_2.13-4.0.4.jar"
@@ -52,7 +53,7 @@ def spark(directory: Path, version: str = "4.0.3", scala: str = "2.13", *more: s
 
 
 def staged(connection: SparkConnection, conf: Mapping[str, str] | None = None) -> Submission:
-    return submission(Path("/private/job.json"), conf or {}, 400, name="p r", spark=connection)
+    return staging(Path("/private/job.json"), conf or {}, 400, name="p r", spark=connection)
 
 
 def test_an_empty_extra_is_none(pinned: None) -> None:
@@ -72,7 +73,7 @@ def test_settings_are_below_those_of_the_pipeline_and_above_tidegates(pinned: No
     )  # fmt: skip
     for conf in (
         staged(given, {"spark.executor.memory": "3g"}).conf,
-        sending_submission(
+        sending(
             Path("job.json"), {"spark.executor.memory": "3g"}, name="p", rows=1, spark=given
         ).conf,
     ):

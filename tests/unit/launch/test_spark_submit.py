@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.calls import sending, staging
 from support.fake_submit import fake
 from support.process_list import have_ended, is_job
 from support.unreachable_broker import unreachable
@@ -31,17 +32,15 @@ from tidegate.launch import spark_submit as module
 from tidegate.launch.masters import for_master
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_output import failure_line
-from tidegate.launch.spark_submit import ensure_archive, submit, terminal_if_refused
+from tidegate.launch.spark_submit import ensure_archive, submit
 from tidegate.launch.submission import (
     Submission,
     decoding_submission,
-    sending_submission,
-    submission,
 )
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.hadoop_files import WITHOUT_SHELL
 from tidegate.spark.ingest_job import Chunk, IngestJob
-from tidegate.spark.job_files import write_refusal
+from tidegate.spark.job_files import terminal_if_refused, write_refusal
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +51,7 @@ def _jars_and_no_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 def described(conf: Mapping[str, str] | None = None, records: int = 400) -> Submission:
-    return submission(Path("/private/job.json"), conf or {}, records, name="flights r1")
+    return staging(Path("/private/job.json"), conf or {}, records, name="flights r1")
 
 
 def test_a_pipelines_conf_wins_except_over_correctness() -> None:
@@ -133,13 +132,13 @@ def test_local_files_are_opened_without_a_shell(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_master_that_retries_tasks_is_refused_for_a_send() -> None:
     """`local[2,4]` beats spark.task.maxFailures: what a task has sent would be sent again."""
-    sending = sending_submission(Path("/private/job.json"), {}, name="out r1", rows=10)
+    given = sending(Path("/private/job.json"), {}, name="out r1", rows=10)
     for master in ("local[2,4]", "local[*, 2]"):
         with pytest.raises(ConfigurationError, match=re.escape(master)):
-            for_master(sending, master)
+            for_master(given, master)
         for_master(described(), master)  # what is staged twice is sealed once
     for master in ("local", "local[2]", "local[*]", "local[2,1]", "spark://host:7077"):
-        for_master(sending, master)
+        for_master(given, master)
 
 
 def test_what_a_task_has_sent_is_not_sent_again_by_spark() -> None:
@@ -153,7 +152,7 @@ def test_what_a_task_has_sent_is_not_sent_again_by_spark() -> None:
         "spark.stage.ignoreDecommissionFetchFailure": "false",
     }
     given = dict.fromkeys(once, "x")
-    conf = sending_submission(Path("/private/job.json"), given, name="out r1", rows=10).conf
+    conf = sending(Path("/private/job.json"), given, name="out r1", rows=10).conf
     assert {name: conf[name] for name in once} == once
     staged = described(given).conf  # what is staged twice is sealed once
     assert {name: staged[name] for name in once} == given
@@ -199,9 +198,9 @@ def test_java_is_told_where_krb5_conf_is(tmp_path: Path, monkeypatch: pytest.Mon
     }  # fmt: skip
     names = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
     for extra, expected in ((plain, 0), (kerberos, 1)):
-        given = submission(
+        given = staging(
             tmp_path / "job.json", {}, 1, name="n", kafka=KafkaSettings("k", extra)
-        ), sending_submission(
+        ), sending(
             tmp_path / "job.json", {}, rows=1, name="n", kafka=KafkaSettings("k", extra)
         )  # fmt: skip
         option = f"'-Djava.security.krb5.conf={configuration}'"
@@ -448,8 +447,9 @@ def test_the_job_file_is_private_and_returns_as_it_was(tmp_path: Path) -> None:
     window = (OffsetRange("a", 0, 1, 2), OffsetRange("a", 10, 0, 0))
     options = {"kafka.sasl.jaas.config": 'password="hunter2"'}
     job = IngestJob(
-        "f00", "n", options, (Chunk(3, window, "/lake/x"),), ParquetSettings("zstd", 1, 9)
-    )
+        "f00", (Chunk(3, window, "/lake/x"),), ParquetSettings("zstd", 1, 9), app_name="n",
+        options=options, records=1,
+    )  # fmt: skip
     path = tmp_path / "job.json"
     mask = os.umask(0)
     try:

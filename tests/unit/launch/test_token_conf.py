@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from support.calls import sending, staging
 from tidegate.broker import delegation_token
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.delegation_token import DelegationToken
@@ -12,7 +13,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.launch import cds_archive, delegation_tokens, jars
 from tidegate.launch.masters import for_master
 from tidegate.launch.spark_submit import _command
-from tidegate.launch.submission import Submission, sending_submission, submission
+from tidegate.launch.submission import Submission
 
 PASSWORD = "hunter2"
 ON = {"tidegate.delegation_token": True}
@@ -42,7 +43,7 @@ B = kafka("kafka_b", "b.example:9093", **{"sasl.mechanism": "SCRAM-SHA-256"})
 
 
 def submitted(of: KafkaSettings, **conf: str) -> Submission:
-    return submission(Path("/private/job.json"), conf, 400, name="flights r1", kafka=of)
+    return staging(Path("/private/job.json"), conf, 400, name="flights r1", kafka=of)
 
 
 def refused(of: KafkaSettings, **conf: str) -> str:
@@ -67,8 +68,8 @@ def test_two_clusters_are_rendered_exactly() -> None:
 
 
 def test_the_arguments_of_spark_submit_have_the_clusters_settings_and_no_login() -> None:
-    sending = sending_submission(Path("/private/job.json"), {}, name="out r1", rows=10, kafka=B)
-    for given, of in ((submitted(A), A), (sending, B)):
+    b_call = sending(Path("/private/job.json"), {}, name="out r1", rows=10, kafka=B)
+    for given, of in ((submitted(A), A), (b_call, B)):
         arguments = _command(for_master(given, "local[2]"), "local[2]")
         set_ = [each for each in arguments if each.startswith("spark.kafka.clusters.")]
         expected = delegation_tokens.conf([of], {})
@@ -141,10 +142,10 @@ def test_two_connections_may_not_have_one_id() -> None:
 def test_a_global_jaas_file_suppresses_tokens(name: str) -> None:
     option = "-Xmx1g -Djava.security.auth.login.config=/etc/jaas.conf"
     with pytest.raises(ConfigurationError, match="a global JAAS configuration") as error:
-        submission(Path("/private/job.json"), {name: option}, 4, name="x", kafka=A)
+        staging(Path("/private/job.json"), {name: option}, 4, name="x", kafka=A)
     assert f"spark.conf: {name}: " in str(error.value)
     without = KafkaSettings("k", {"bootstrap.servers": "b:9092"})
-    submission(Path("/private/job.json"), {name: option}, 4, name="x", kafka=without)
+    staging(Path("/private/job.json"), {name: option}, 4, name="x", kafka=without)
 
 
 @pytest.mark.parametrize("variable", delegation_tokens._VARIABLES)

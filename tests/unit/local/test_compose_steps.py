@@ -17,9 +17,9 @@ from sqlalchemy.engine import make_url
 
 from support import ingest_world
 from support.doc_pages import fenced, page
+from support.ingest_steps import ingest
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import ConfigurationError, Difference
-from tidegate.ingest.run import ingest
 from tidegate.lake import s3_settings
 from tidegate_local import flights, s3
 from tidegate_local.airflow_api import AirflowApi, AirflowUnreachable

@@ -7,6 +7,7 @@ import pytest
 
 from support import staged_attempts
 from support.ingest_steps import plan
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -23,7 +24,7 @@ from tidegate.errors import (
     UnknownTopic,
 )
 from tidegate.lake import committing
-from tidegate.lake.store import STORES, LocalStore
+from tidegate.lake.store import LocalStore
 from tidegate.maintenance import cursor, reconcile
 from tidegate.pipelines.spec import parse
 from tidegate.runs import topics as subscription
@@ -321,7 +322,13 @@ def test_a_pattern_on_a_lake_that_is_not_mounted(tmp_path, monkeypatch):
     form = {"name": "p", "kind": "ingest", "pattern": ".*", "lake": str(tmp_path / "not mounted")}
     variables = Shown({VARIABLE: '{"t":{"0":10,"1":0}}'})
     run = Run(
-        parse(form), KAFKA, "tidegate__p", "r", date(2026, 1, 1), mirror=variables, stores=STORES
+        parse(form),
+        KAFKA,
+        "tidegate__p",
+        "r",
+        date(2026, 1, 1),
+        mirror=variables,
+        **HERE,
     )
     with pytest.raises(CursorAhead, match=r"tidegate__p__t .*partition 0: 10, ledger None"):
         plan(run)

@@ -5,8 +5,8 @@ from textwrap import dedent
 
 import pytest
 
+from support.calls import staging
 from tidegate.errors import ConfigurationError
-from tidegate.launch.submission import submission
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import parse
 
@@ -102,7 +102,7 @@ def test_a_secret_among_spark_settings_is_refused_when_the_file_is_read(name: st
     with pytest.raises(ValueError) as refused:
         parse({**LEAST, "spark": {"conf": conf}})
     with pytest.raises(ConfigurationError) as at_submit:
-        submission(Path("/private/job.json"), conf, 1, name="x")
+        staging(Path("/private/job.json"), conf, 1, name="x")
     for message in (str(refused.value), str(at_submit.value)):
         assert name in message
         assert "process list" in message

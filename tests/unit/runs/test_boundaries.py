@@ -9,6 +9,7 @@ import pytest
 
 from support import staged_attempts
 from support.ingest_steps import plan
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
 from tidegate.core.boundaries import Boundary, milliseconds
@@ -22,7 +23,7 @@ from tidegate.ingest import drafting, sealing
 from tidegate.lake import plans
 from tidegate.lake.boundaries import neighbours
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import STORES, LocalStore
+from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs import boundaries
 from tidegate.runs.run import LIVE, Run
@@ -91,7 +92,13 @@ def fill(home, start, end):
 def run_of(home, asked, run_id="r"):
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(home), "start": "latest"}
     return Run(
-        parse(form), KAFKA, "tidegate__p", run_id, date(2024, 5, 1), asked=asked, stores=STORES
+        parse(form),
+        KAFKA,
+        "tidegate__p",
+        run_id,
+        date(2024, 5, 1),
+        asked=asked,
+        **HERE,
     )
 
 

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from datetime import date
 
+from support.toy_engine import HERE
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.lake.store import STORES
 from tidegate.launch.spark_connection import SparkConnection
+from tidegate.launch.spark_engine import SparkEngine
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.client_options import effective, explained
 from tidegate.runs.run import Run
@@ -15,9 +16,11 @@ def test_the_deploy_mode_is_shown_where_the_driver_is_elsewhere() -> None:
     spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"})
     assert isinstance(spec, Ingest)
     kafka = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
-    run = Run(spec, kafka, "dag", "r", date(2024, 5, 1), stores=STORES)
+    run = Run(spec, kafka, "dag", "r", date(2024, 5, 1), **HERE)
     usual = effective(spec, kafka, {})
     assert explained(run) == usual
-    elsewhere = replace(run, spark=SparkConnection("s", "yarn", deploy_mode="cluster"))
+    elsewhere = replace(
+        run, engine=SparkEngine(SparkConnection("s", "yarn", deploy_mode="cluster"))
+    )
     mode = {"value": "cluster", "origin": "connection"}
     assert explained(elsewhere) == {**usual, "spark.submit.deployMode": mode}

@@ -30,14 +30,16 @@ def test_an_old_spark_fails_an_ingest_without_retry(
     old: Any = SimpleNamespace(version="3.4.1", stop=lambda: None)
     monkeypatch.setattr(session, "start", lambda _: session.configure(old))
     job = tmp_path / "job.json"
-    IngestJob("f00d", "tests", {}, (), ParquetSettings("zstd", 1, 1)).write(job)
+    IngestJob(
+        "f00d", (), ParquetSettings("zstd", 1, 1), app_name="tests", options={}, records=0
+    ).write(job)
     assert ingest.main(str(job)) == 1
     assert "Spark 3.4.1: 3.5 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
 
 
 def test_an_old_spark_fails_an_egress_without_retry(tmp_path: Path) -> None:
     old: Any = SimpleNamespace(version="3.4.1")
-    job: Any = SimpleNamespace(plan_id="f00d", reader={})
+    job: Any = SimpleNamespace(plan_id="f00d", options={})
     assert egress.attempt(old, job, LocalAnswers(tmp_path)) == 1
     assert "Spark 3.4.1: 3.5 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from tidegate.core.decoding import Decoding
 from tidegate.launch.spark_connection import SparkConnection
-from tidegate.launch.spark_submit import submit, terminal_if_refused
+from tidegate.launch.spark_submit import submit
 from tidegate.launch.submission import decoding_submission
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.decode_job import DecodeJob, Sample
+from tidegate.spark.job_files import terminal_if_refused
 
 if TYPE_CHECKING:
     import pyarrow

@@ -15,10 +15,10 @@ from tidegate.core import sampled_columns, schema
 from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding, of_topic
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
-from tidegate.launch.decoding import KeyAndValue, decoded
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import resolved
+from tidegate.samples.decoded_by_spark import KeyAndValue, decoded
 
 RECORDS = 100
 """At most so many records of a topic are sampled."""
@@ -48,7 +48,7 @@ def fit(
 
     `records` were sampled; `unfit` counts the reasons, as `_undecodable` has them: Spark decodes
     the sample. `value` is how values can be decoded so that more of them fit; null if that is
-    declared, or not known. Raises the errors of a broker, and those of `tidegate.launch.decoding`.
+    declared, or not known. Raises the errors of a broker, and those of `decoded`.
     """
     sampled = _sampled(spec, kafka, resolved(spec, kafka, Fold()).topics, most)
     declared = {topic: how for topic in sampled if (how := of_topic(spec.decoding, topic))}

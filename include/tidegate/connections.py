@@ -6,8 +6,8 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -20,14 +20,12 @@ from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.pipelines.value_types import as_texts
+from tidegate.runs.client_options import client_name, naming_pipeline, refuse_options
 from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
-from tidegate.settings.source import disagreements
-from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import WHOLE
 
 _ADDRESS = re.compile(r"[^\s:/]+:[0-9]+(,[^\s:/]+:[0-9]+)*")
-_LONGEST = 120  # characters of a run id in the name of a client
 _EXAMPLES = {
     "Kafka": '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
     "Spark": '{"conn_type": "spark", "host": "local[2]"}',
@@ -102,7 +100,7 @@ def kafka(spec: Spec, look_up: Callable[[], Connection]) -> KafkaSettings:
 
     `look_up` returns the connection, or raises.
     """
-    with _named(spec):
+    with naming_pipeline(spec):
         return KafkaSettings(spec.kafka, _kafka_extra(spec.kafka, look_up()), client_name(spec))
 
 
@@ -121,43 +119,13 @@ def _kafka_extra(connection_id: str, found: Connection) -> Any:
     return {"bootstrap.servers": f"{found.host}:{found.port}", **extra}
 
 
-def of_run(settings: KafkaSettings, spec: Spec, *by: str) -> KafkaSettings:
-    """Return the settings for the planner of a run: its tries are those of Spark's look-ups.
-
-    `by` are the step, the run id and the attempt.
-    """
-    given = spec.source_options if isinstance(spec, Ingest) else spec.target.reading_options
-    tries = given.get("fetchOffset.numRetries")
-    pause = int(given.get("fetchOffset.retryIntervalMs", 1000)) / 1000
-    return settings.used_by(client_name(spec, *by), int(tries) if tries else None, pause)
-
-
-def client_name(spec: Spec, *by: str) -> str:
-    """Return what a pipeline's clients call themselves, in the broker's log and for its quotas,
-    unless their connection has a `client.id`.
-
-    `by` are the step, the run id and the attempt; characters that a metric's name cannot have
-    become `_`, and a long run id is cut.
-    """
-    parts = [re.sub("[^a-zA-Z0-9._-]", "_", part)[:_LONGEST] for part in (spec.name, *by)]
-    return "-".join(["tidegate", *parts])
-
-
-@contextmanager
-def _named(spec: Spec) -> Iterator[None]:
-    try:
-        yield
-    except ConfigurationError as error:
-        raise ConfigurationError(f"pipeline {spec.name!r}: {error}") from None
-
-
 def refuse_wrong_kafka(spec: Spec) -> None:
     """Raise ConfigurationError if the settings of a pipeline's Kafka connection cannot work.
 
     Only of a connection that the environment defines, and without a look at files or other
     variables: this is for a process that parses DAG files, and runs elsewhere than the tasks.
     """
-    with _named(spec):
+    with naming_pipeline(spec):
         if found := from_environment(spec.kafka):
             extra = client_settings.checked(spec.kafka, _kafka_extra(spec.kafka, found), here=False)
             token = delegation_token.of(spec.kafka, extra)
@@ -165,27 +133,7 @@ def refuse_wrong_kafka(spec: Spec) -> None:
             if wrong := delegation_tokens.complaints([token] if token else [], conf, here=False):
                 listed = "\n".join(f"  - {each}" for each in wrong)
                 raise ConfigurationError(f"delegation token of {spec.kafka!r}:\n{listed}")
-            _refuse_contradictions(spec, spec.kafka, client_settings.options_of(extra))
-
-
-def refuse_contradictions(spec: Spec, kafka: KafkaSettings) -> None:
-    """Raise ConfigurationError for options that Kafka's clients refuse beside the connection's."""
-    with _named(spec):
-        _refuse_contradictions(spec, kafka.connection, kafka.options)
-
-
-def _refuse_contradictions(spec: Spec, connection: str, options: Mapping[str, str]) -> None:
-    if isinstance(spec, Ingest):
-        found = [("options", disagreements(spec.source_options, options))]
-    else:
-        target = spec.target
-        producer = producer_settings.contradictions(target.producer_settings, options)
-        reading = disagreements(target.reading_options, options)
-        found = [(f"target.{target.key_of_producer}", producer), ("target.options", reading)]
-    if wrong := [f"{key}: {each}" for key, complaints in found for each in complaints]:
-        raise ConfigurationError(
-            f"with what its Kafka connection {connection!r} has: {'; '.join(wrong)}"
-        )
+            refuse_options(spec, spec.kafka, client_settings.options_of(extra))
 
 
 def spark(spec: Spec, look_up: Callable[[], Connection]) -> SparkConnection:
@@ -194,7 +142,7 @@ def spark(spec: Spec, look_up: Callable[[], Connection]) -> SparkConnection:
     `look_up` returns the connection, or raises. Refused is also a Spark that cannot run the
     pipeline, as far as its file, and that of the lake it sends, show.
     """
-    with _named(spec):
+    with naming_pipeline(spec):
         found = of_spark(spec.spark.connection, look_up(), spec.spark.place)
         try:
             _refuse_lacking(spec, found)

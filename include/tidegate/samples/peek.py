@@ -19,9 +19,9 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.windows import Edge, parse_edges
 from tidegate.errors import ConfigurationError, UnknownTopic, WindowRefused
 from tidegate.lake.store_protocol import Store
-from tidegate.launch.decoding import decoded
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest
+from tidegate.samples.decoded_by_spark import decoded
 
 FORMAT = 1
 _KINDS = ("CreateTime", "LogAppendTime")

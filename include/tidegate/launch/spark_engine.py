@@ -1,0 +1,143 @@
+"""The engine of a Spark connection: applications by spark-submit, on any master."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.errors import ConfigurationError
+from tidegate.lake.attempts import Attempt
+from tidegate.lake.store_protocol import Store
+from tidegate.launch import cluster_mode, delegation_tokens
+from tidegate.launch.masters import for_places
+from tidegate.launch.spark_connection import LOCAL, SparkConnection
+from tidegate.launch.submission import Submission, submission
+from tidegate.runs.engine_protocol import Application, Ended, Unknown
+from tidegate.spark.answers import LocalAnswers
+from tidegate.spark.job_files import KafkaJob
+
+Submit = Callable[[Submission], None]
+"""Runs one call of spark-submit to its end; raises what `Application.run` raises."""
+
+
+def _refuse_start(_: Submission) -> None:
+    """Raise ConfigurationError: the `Submit` of a run whose steps start no Spark."""
+    raise ConfigurationError("this run was made for steps that start no Spark")
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """The engine of one Spark connection; `submit` is how this process runs spark-submit.
+
+    `connection` is the connection with which YARN's applications of earlier attempts are looked
+    for, too: whatever its own master is.
+    """
+
+    connection: SparkConnection = LOCAL
+    submit: Submit = _refuse_start
+
+    @property
+    def id(self) -> str:
+        return self.connection.id
+
+    @property
+    def line(self) -> str:
+        return self.connection.line
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        mode = {"spark.submit.deployMode": "cluster"} if self.connection.is_cluster else {}
+        return {**self.connection.conf, **mode}
+
+    @property
+    def tasks_at_once(self) -> int | None:
+        if self.connection.master == "local":
+            return 1
+        found = re.fullmatch(r"local\[(\*|\d+).*\]", self.connection.master)
+        return found and (os.cpu_count() if found[1] == "*" else int(found[1]))
+
+    def refuse(self, kafka: KafkaSettings, conf: Mapping[str, str]) -> None:
+        if self.connection.is_cluster:
+            cluster_mode.refuse(self.connection, kafka, conf)
+
+    def notices(self, store: Store) -> Iterator[str]:
+        yield from self.connection.notices
+        yield from cluster_mode.notices(store, self.connection)
+
+    @contextmanager
+    def application(
+        self,
+        job: KafkaJob,
+        attempt: Attempt,
+        *,
+        store: Store,
+        kafka: KafkaSettings,
+        conf: Mapping[str, str],
+        places: Sequence[str],
+        target_ids: Mapping[str, str] | None = None,
+    ) -> Iterator[Application]:
+        with tempfile.TemporaryDirectory(prefix="tidegate-") as temporary:
+            # The process list names the attempt: a driver without its submitter is found by that.
+            private = Path(temporary, attempt.name)
+            private.mkdir(mode=0o700)
+            options, logins = delegation_tokens.split(kafka, private)
+            whole = replace(job, options={**options, **job.options}, logins=logins)
+            call = submission(whole, private / "job.json", conf, kafka=kafka, spark=self.connection)
+            call = for_places(call, *places, spark=self.connection)
+            call = replace(call, target_ids=target_ids or {})
+            if self.connection.is_cluster:
+                yield cluster_mode.ClusterApplication(
+                    whole, call, attempt, store, self.connection, self.submit
+                )
+            else:
+                yield _Child(whole, call, private, self.submit)
+
+    def identity(self, attempt: Attempt) -> Mapping[str, str] | None:
+        return cluster_mode.identify_application(attempt) if self.connection.is_cluster else None
+
+    def end(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> Ended | Unknown:
+        if why := _unknown(identity):
+            return Unknown(why)
+        return cluster_mode.end(attempt, identity["tag"], store, self.connection.home)
+
+    def running(self, identity: Mapping[str, str]) -> Sequence[str]:
+        if why := _unknown(identity):
+            raise ConfigurationError(f"{why}: release the claim by the version that has made it")
+        return cluster_mode.running(identity["tag"], self.connection.home)
+
+    def withdraw(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> None:
+        if why := _unknown(identity):
+            raise ConfigurationError(why)
+        cluster_mode.withdraw(attempt, store)
+
+    def left_behind(self, store: Store, plan_id: str) -> Sequence[str]:
+        return cluster_mode.left_behind(store, plan_id) if self.connection.is_cluster else ()
+
+
+@dataclass(frozen=True)
+class _Child:
+    """An application whose driver is a child of this process: its answers are beside its job."""
+
+    job: KafkaJob
+    call: Submission
+    private: Path
+    submit: Submit
+
+    def run(self) -> None:
+        self.job.write(self.private / "job.json")
+        self.submit(self.call)
+
+    def read(self, name: str) -> str | None:
+        return LocalAnswers(self.private).read(name)
+
+
+def _unknown(identity: Mapping[str, str]) -> str | None:
+    """Return why nothing can be said of an application: its engine is none of this version."""
+    master = identity.get("master")
+    return None if master == cluster_mode.MASTER else f"master {master!r} is not known here"

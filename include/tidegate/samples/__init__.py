@@ -1,0 +1,1 @@
+"""Samples of records, as people read them, and what is proposed from them."""
