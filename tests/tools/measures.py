@@ -28,6 +28,12 @@ TURNS = {"semicolons": ";", "there is none": "there is none", "of which": "of wh
 """Turns of prose that a reader must decode, counted per 10,000 words."""
 SHORT = 50
 """Lines below which a module is short."""
+HEART = ("core/", "ingest/", "egress/", "runs/")
+"""Packages that carry the promises, and should know no kit."""
+KITS = {"engines": "launch", "Kafka": "broker", "configuration": "pipelines"}
+"""Packages of what varies."""
+LIBRARIES = ("kafka", "pydantic", "obstore", "tenacity", "yaml")
+"""Client libraries that the heart should not load."""
 
 
 @cache
@@ -82,6 +88,52 @@ def reads_by_string() -> int:
     )
 
 
+def crossing(kit: str) -> set[str]:
+    """Return the names that the heart imports of a kit, those of annotations included."""
+    return {
+        f"{node.module}.{alias.name}"
+        for path, tree in modules().items()
+        if path.startswith(HEART)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and f"{node.module}.".startswith(f"tidegate.{KITS[kit]}.")
+        for alias in node.names
+    }
+
+
+def loading(library: str) -> list[str]:
+    """Return the modules of the heart that load a library when they are imported."""
+    return [path for path in modules() if path.startswith(HEART) and library in _loaded(path)]
+
+
+@cache
+def _loaded(path: str) -> frozenset[str]:
+    """Return what a module imports when it is imported, directly or not, but for functions."""
+    found, todo = set[str](), [path]
+    while todo:
+        for name in _imports_of(modules()[todo.pop()].body):
+            inner = f"{name.removeprefix('tidegate.').replace('.', '/')}.py"
+            if inner in modules() and inner not in found:
+                todo.append(inner)
+            found.add(inner if inner in modules() else name.partition(".")[0])
+    return frozenset(found)
+
+
+def _imports_of(body: list[ast.stmt]) -> Iterator[str]:
+    """Yield the modules that statements import, each also as a name of its package."""
+    for node in body:
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield module
+                yield from (f"{module}.{alias.name}" for alias in names)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                pass
+            case ast.If() | ast.Try() | ast.With():
+                yield from _imports_of(node.body)
+
+
 def lines() -> dict[str, int]:
     """Return the number of lines of each module."""
     return {path: (PACKAGE / path).read_bytes().count(b"\n") for path in modules()}
@@ -101,6 +153,8 @@ def all_of_them() -> dict[str, float]:
     sizes = lines()
     return {
         **{f"modules that name {name}": len(naming(name)) for name in VARIANTS},
+        **{f"names that the heart imports of {kit}": len(crossing(kit)) for kit in KITS},
+        **{f"modules of the heart that load {name}": len(loading(name)) for name in LIBRARIES},
         "modules whose name another has": len(modules_of_one_name()),
         "public names defined twice or more": len(public_names_defined_twice()),
         "reads of documents by string keys": reads_by_string(),

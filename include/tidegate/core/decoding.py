@@ -14,6 +14,7 @@ from tidegate.core import avro, columns, schema
 from tidegate.core.json_codec import OMITTED, Document, StoredDocument
 from tidegate.core.plan import Plan
 from tidegate.core.schema import Field, Fields
+from tidegate.errors import OtherFormat
 
 FORMATS = ("json", "csv", "avro", "string")
 UNDECODABLE = "_undecodable"
@@ -117,9 +118,21 @@ def in_plan(decodings: Mapping[str, Decoding]) -> list[dict[str, Any]]:
 
 
 def of_plan(plan: Plan) -> dict[str, Decoding]:
-    """Return the decoding of each topic that a frozen plan decodes."""
-    return {
+    """Return the decoding of each topic that a frozen plan decodes.
+
+    Raises OtherFormat for a format that is not known here: read as none, its columns would be lost.
+    """
+    found = {
         topic: Decoding.from_json(form)
         for form in plan.byte_settings.get("decode", ())
         for topic in form["topics"]
     }
+    for topic, decoding in found.items():
+        for column, decoder in decoding.decoders.items():
+            if decoder.format not in FORMATS:
+                raise OtherFormat(
+                    f"plan {plan.id}: the {column} of topic {topic} is decoded as "
+                    f"{decoder.format!r}, which only a newer Tidegate knows: update this "
+                    "installation"
+                )
+    return found

@@ -12,6 +12,8 @@ from tidegate.pipelines.spec import Egress
 from tidegate.pipelines.value_types import as_text
 from tidegate.spark.egress_job import LINE, WHOLE
 
+FORMATS = ("parquet", "json", "csv", "text")
+"""The formats of files that can be sent."""
 # The default columns of a record, by source.
 _LAKE_COLUMNS = {"key": "key", "value": "value", "headers": "headers", "partition": "partition"}
 _TEXT_COLUMNS = {"key": "null", "value": "value", "headers": "null", "partition": "null"}

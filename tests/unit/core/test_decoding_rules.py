@@ -1,8 +1,13 @@
 """Which decoding a topic has, and which may follow another."""
 
+from dataclasses import replace
+
 import pytest
 
-from tidegate.core.decoding import Decoder, Decoding, changes, in_plan, of_topic
+from support import staged_attempts
+from tidegate.core.decoding import Decoder, Decoding, changes, in_plan, of_plan, of_topic
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import OtherFormat
 
 JSON = Decoding(Decoder("json", "a INT, b STRING"))
 
@@ -52,3 +57,15 @@ def test_a_plan_has_each_decoding_once() -> None:
 def test_what_may_follow(old: Decoding, new: Decoding | None, said: str | None) -> None:
     found = changes(old, new)
     assert (found == []) if said is None else (said in "; ".join(found))
+
+
+def test_a_plan_that_decodes_by_a_format_that_is_not_known() -> None:
+    """Read as none, its rows would be sealed and committed without their columns."""
+    planned = staged_attempts.plan_of((OffsetRange("t", 0, 0, 5),))
+    for column in ("key", "value"):
+        decode = [
+            {"topics": ["t"], column: {"format": "protobuf", "schema": "a INT", "prefix": ""}}
+        ]
+        later = replace(planned, byte_settings={**planned.byte_settings, "decode": decode})
+        with pytest.raises(OtherFormat, match=f"{column} of topic t is decoded as 'protobuf'"):
+            of_plan(later)
