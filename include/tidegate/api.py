@@ -23,7 +23,7 @@ from tidegate.pipelines import files as pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
-    from tidegate.broker.client_settings import KafkaSettings
+    from tidegate.broker.kafka_cluster import KafkaCluster
     from tidegate.lake.dataset import Lake
     from tidegate.lake.files import CommittedFile
     from tidegate.launch.spark_submit import Submission
@@ -138,8 +138,7 @@ def run(
     def submit(application: Submission) -> None:
         spark_submit.submit(application, master=spark.master, log=log)
 
-    engine = flows.engine(spark, submit)
-    report: Mapping[str, Any] = flows.of(spec).run_all(this, engine, replan=replan).report
+    report: Mapping[str, Any] = flows.of(spec).run_all(this, spark, submit, replan=replan).report
     return report
 
 
@@ -156,7 +155,7 @@ def _run(
     return flows.new_run(spec, _kafka(spec, kafka), run_id, **options)
 
 
-def _kafka(spec: Spec, extra: Mapping[str, Any] | None) -> KafkaSettings:
+def _kafka(spec: Spec, extra: Mapping[str, Any] | None) -> KafkaCluster:
     if extra is None:
         return command_connections.kafka(spec)
     return connections.kafka(spec, lambda: Connection("kafka", extra=extra))

@@ -9,11 +9,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidegate.broker import client_settings, delegation_token
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.launch import delegation_tokens, spark_connection, spark_jars
 from tidegate.launch.spark_connection import SparkConnection
@@ -24,6 +23,9 @@ from tidegate.runs.client_options import client_name, naming_pipeline, refuse_op
 from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
 from tidegate.spark.egress_job import WHOLE
+
+if TYPE_CHECKING:
+    from tidegate.broker.kafka_cluster import KafkaCluster
 
 _ADDRESS = re.compile(r"[^\s:/]+:[0-9]+(,[^\s:/]+:[0-9]+)*")
 _EXAMPLES = {
@@ -95,13 +97,15 @@ def not_defined(
     )
 
 
-def kafka(spec: Spec, look_up: Callable[[], Connection]) -> KafkaSettings:
+def kafka(spec: Spec, look_up: Callable[[], Connection]) -> KafkaCluster:
     """Return a pipeline's Kafka connection; ConfigurationError, which names both, for a wrong one.
 
     `look_up` returns the connection, or raises.
     """
+    from tidegate.broker.kafka_cluster import KafkaCluster  # and with it kafka-python
+
     with naming_pipeline(spec):
-        return KafkaSettings(spec.kafka, _kafka_extra(spec.kafka, look_up()), client_name(spec))
+        return KafkaCluster(spec.kafka, _kafka_extra(spec.kafka, look_up()), client_name(spec))
 
 
 def _kafka_extra(connection_id: str, found: Connection) -> Any:
@@ -117,6 +121,17 @@ def _kafka_extra(connection_id: str, found: Connection) -> Any:
             f'give it the extra {{"bootstrap.servers": {server}{login}}}'
         )
     return {"bootstrap.servers": f"{found.host}:{found.port}", **extra}
+
+
+def of_run(settings: KafkaCluster, spec: Spec, *by: str) -> KafkaCluster:
+    """Return the settings for the planner of a run: its tries are those of Spark's look-ups.
+
+    `by` are the step, the run id and the attempt.
+    """
+    given = spec.source_options if isinstance(spec, Ingest) else spec.target.reading_options
+    tries = given.get("fetchOffset.numRetries")
+    pause = int(given.get("fetchOffset.retryIntervalMs", 1000)) / 1000
+    return settings.used_by(client_name(spec, *by), int(tries) if tries else None, pause)
 
 
 def refuse_wrong_kafka(spec: Spec) -> None:

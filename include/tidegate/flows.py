@@ -20,16 +20,15 @@ from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 
 if TYPE_CHECKING:
-    from tidegate.broker.client_settings import KafkaSettings
+    from tidegate.broker.kafka_cluster import KafkaCluster
     from tidegate.lake.store_protocol import Store, Stores
     from tidegate.launch.spark_connection import SparkConnection
-    from tidegate.launch.spark_engine import Submit
-    from tidegate.runs.engine_protocol import Engine
+    from tidegate.launch.spark_engine import SparkEngine, Submit
     from tidegate.runs.run import EgressRun, Run
 
 TaskEnded = Callable[[Mapping[str, Any]], bool]
 """Returns whether the Airflow task instance that a claim names as its sender has ended."""
-KafkaOf = Callable[[Spec], "KafkaSettings"]
+KafkaOf = Callable[[Spec], "KafkaCluster"]
 """Returns the settings of a pipeline's Kafka connection."""
 
 logger = logging.getLogger(__name__)
@@ -55,18 +54,18 @@ class Flow:
     plan: Callable[..., Any]
     """(run, task_ended, replan=): the run's Planned, frozen if it had none."""
     work: Callable[..., Any]
-    """(run, engine, task_ended): carry out the Spark step."""
+    """(run, spark, submit, task_ended): carry out the Spark step on a Spark connection."""
     publish: Callable[..., Any]
     """(run): commit what is sealed; the run's Published."""
     verdict: Callable[..., None]
     """(run): raise if chunks are missing, or partitions or files were excluded."""
     run_all: Callable[..., Any]
-    """(run, engine, task_ended=, replan=, on_planned=, on_published=, on_progress=): all steps;
-    Published. Without `task_ended`, no task is known to have ended."""
+    """(run, spark, submit, task_ended=, replan=, on_planned=, on_published=, on_progress=): all
+    steps; Published. Without `task_ended`, no task is known to have ended."""
     early_end: Callable[[Any], Any]
     """(run): what a run that ended early leaves behind, as EarlyEnd."""
-    explain: Callable[[Any, Engine, KafkaOf], dict[str, Any]]
-    """(run, engine, kafka_of): what the run would do."""
+    explain: Callable[[Any, SparkConnection, KafkaOf], dict[str, Any]]
+    """(run, spark, kafka_of): what the run would do."""
     status: Callable[[Any, KafkaOf], dict[str, Any]]
     """(spec, kafka_of): the document of `tidegate status --json`."""
     verify: Callable[..., dict[str, Any]]
@@ -98,20 +97,23 @@ def store(spec: Spec) -> Store:
     return _stores().open(spec.lake, spec.name)
 
 
-def engine(spark: SparkConnection | None = None, submit: Submit | None = None) -> Engine:
-    """Return the engine of a Spark connection, of local Spark without one.
+def engine(kafka: KafkaCluster | None = None) -> SparkEngine:
+    """Return an engine that starts no application: it finds and ends those of earlier attempts."""
+    from tidegate.launch.spark_engine import SparkEngine
 
-    Without `submit`, what runs spark-submit, it is for steps that start no application.
-    """
-    from tidegate.launch import spark_engine
-
-    here = spark_engine.SparkEngine()
-    return replace(here, connection=spark or here.connection, submit=submit or here.submit)
+    return SparkEngine(kafka)
 
 
 def _complete(run: str) -> Callable[..., Any]:
     """Return what makes a run of this class, with its stores and an engine that starts nothing."""
-    return lambda *args, **settings: lazy(run)(*args, stores=_stores(), engine=engine(), **settings)
+    return lambda spec, kafka, *args, **settings: lazy(run)(
+        spec, kafka, *args, stores=_stores(), engine=engine(kafka), **settings
+    )
+
+
+def with_spark(run: Any, spark: SparkConnection, submit: Submit | None = None) -> Any:
+    """Return a run on a Spark connection; without `submit` it starts no application."""
+    return replace(run, engine=run.engine.starting(spark, submit))
 
 
 def _status_of_ingest(spec: Ingest, kafka_of: KafkaOf) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def _window_again(
     return {"asked": Replay(spec.topic_named(topic), **without_files(spec.name, given))}
 
 
-def _kafka_of_lake(spec: Egress, kafka_of: KafkaOf) -> KafkaSettings | None:
+def _kafka_of_lake(spec: Egress, kafka_of: KafkaOf) -> KafkaCluster | None:
     """Return the Kafka that an egress's lake is read from; None: files, or it is not known here."""
     try:
         return kafka_of(files.load_ingest(spec.source.lake)) if spec.source.lake else None
@@ -150,17 +152,17 @@ INGEST = Flow(
     new_run=_complete("tidegate.runs.run.Run"),
     replay=_window_again,
     plan=lambda run, _, **options: _opening("tidegate.ingest.plan.plan")(run, **options),
-    work=lambda run, engine, _: _opening("tidegate.ingest.stage.stage")(
-        replace(run, engine=engine)
+    work=lambda run, spark, submit, _: _opening("tidegate.ingest.stage.stage")(
+        with_spark(run, spark, submit)
     ),
     publish=_opening("tidegate.ingest.publish.publish"),
     verdict=_opening("tidegate.ingest.publish.verdict"),
-    run_all=lambda run, engine, _=None, **options: lazy("tidegate.ingest.run.ingest")(
-        replace(run, engine=engine), **options
+    run_all=lambda run, spark, submit, _=None, **options: lazy("tidegate.ingest.run.ingest")(
+        with_spark(run, spark, submit), **options
     ),
     early_end=lazy("tidegate.ingest.run.early_end"),
-    explain=lambda run, engine, _: _opening("tidegate.ingest.explain.explain")(
-        replace(run, engine=engine)
+    explain=lambda run, spark, _: _opening("tidegate.ingest.explain.explain")(
+        with_spark(run, spark)
     ),
     status=_status_of_ingest,
     verify=lazy("tidegate.ingest.verify.verify"),
@@ -173,17 +175,17 @@ EGRESS = Flow(
     new_run=_complete("tidegate.runs.run.EgressRun"),
     replay=lazy("tidegate.egress.replay.request"),
     plan=_opening("tidegate.egress.plan.plan"),
-    work=lambda run, engine, task_ended: _opening("tidegate.egress.send.send")(
-        replace(run, engine=engine), task_ended
+    work=lambda run, spark, submit, task_ended: _opening("tidegate.egress.send.send")(
+        with_spark(run, spark, submit), task_ended
     ),
     publish=_opening("tidegate.egress.publish.publish"),
     verdict=_opening("tidegate.egress.publish.verdict"),
-    run_all=lambda run, engine, task_ended=lambda _: False, **options: lazy(
+    run_all=lambda run, spark, submit, task_ended=lambda _: False, **options: lazy(
         "tidegate.egress.run.egress"
-    )(replace(run, engine=engine), task_ended, **options),
+    )(with_spark(run, spark, submit), task_ended, **options),
     early_end=lazy("tidegate.egress.run.early_end"),
-    explain=lambda run, engine, kafka_of: _opening("tidegate.egress.explain.explain")(
-        replace(run, engine=engine), source_kafka=_kafka_of_lake(run.spec, kafka_of)
+    explain=lambda run, spark, kafka_of: _opening("tidegate.egress.explain.explain")(
+        with_spark(run, spark), source_kafka=_kafka_of_lake(run.spec, kafka_of)
     ),
     status=_status_of_egress,
     verify=lazy("tidegate.egress.verify.verify"),
@@ -198,7 +200,7 @@ def of(spec: Spec) -> Flow:
 
 def new_run(
     spec: Spec,
-    kafka: KafkaSettings,
+    kafka: KafkaCluster,
     run_id: str | None = None,
     *,
     dag_id: str | None = None,
@@ -208,7 +210,7 @@ def new_run(
 
     ConfigurationError for an empty id: every repetition of a call with it would be another run.
     """
-    from tidegate.runs.client_options import of_run
+    from tidegate.connections import of_run
 
     if run_id == "":
         raise ConfigurationError(f"pipeline {spec.name!r}: the run id is empty")

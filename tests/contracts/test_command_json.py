@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from support import staged_attempts
+from support.kafka_answers import answer
 from support.made_up_broker import broker_has
-from tidegate.broker import consumer_groups
 from tidegate.cli import main, maintenance
 from tidegate.core import canonical
 from tidegate.core.entries import Claim, Commit, Receipt, Reference
@@ -123,8 +123,8 @@ def test_reconcile_a_group(tidegate, monkeypatch, tmp_path):
     form = json.loads((tmp_path / "p.yaml").read_text())
     (tmp_path / "p.yaml").write_text(json.dumps({**form, "progress_group": "lag"}))
     kept = {"t": {0: 4}}
-    monkeypatch.setattr(consumer_groups, "committed", lambda *_: kept)
-    monkeypatch.setattr(consumer_groups, "commit", lambda _, __, offsets: kept.update(offsets))
+    answer(monkeypatch, committed=lambda *_: kept)
+    answer(monkeypatch, commit=lambda _, __, offsets: kept.update(offsets))
     drifts = [
         {"topic": "t", "partition": 0, "shown": 4, "ledger": 10},
         {"topic": "t", "partition": 1, "shown": None, "ledger": 0},
@@ -137,7 +137,7 @@ def test_reconcile_a_group(tidegate, monkeypatch, tmp_path):
     def away(*_):
         raise BrokerUnreachable("no broker answered")
 
-    monkeypatch.setattr(consumer_groups, "committed", away)
+    answer(monkeypatch, committed=away)
     told = {**group, "drifts": [], "error": "no broker answered"}
     assert tidegate("reconcile", "p") == (0, {**whole, "group": told})
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from support import printed, staged_attempts
+from support.kafka_answers import answer
 from support.made_up_broker import broker_has
 from tidegate import faults
-from tidegate.broker import consumer_groups
 from tidegate.cli import main, maintenance
 from tidegate.core import layout
 from tidegate.core.offsets import OffsetRange
@@ -75,17 +75,17 @@ def test_reconcile_a_group(tidegate, variables, monkeypatch, tmp_path):
     """Each drift with both numbers; and a broker that does not answer leaves it as it is."""
     form = json.loads((tmp_path / "p.yaml").read_text())
     (tmp_path / "p.yaml").write_text(json.dumps({**form, "progress_group": "lag"}))
-    monkeypatch.setattr(consumer_groups, "committed", lambda *_: {})
-    monkeypatch.setattr(consumer_groups, "commit", lambda *_: None)
+    answer(monkeypatch, committed=lambda *_: {})
+    answer(monkeypatch, commit=lambda *_: None)
     tidegate("reconcile", "p")
 
     def refuses(*_):
         raise BrokerUnreachable("no broker answered")
 
-    monkeypatch.setattr(consumer_groups, "committed", lambda *_: {"t": {0: 4, 1: 0}})
+    answer(monkeypatch, committed=lambda *_: {"t": {0: 4, 1: 0}})
     drift = "p\n  group lag, t-0: 4, ledger 10:"
     assert tidegate("reconcile", "p") == (0, f"{drift} mended\n", "")
-    monkeypatch.setattr(consumer_groups, "commit", refuses)
+    answer(monkeypatch, commit=refuses)
     code, out, err = tidegate("reconcile", "p")
     assert (code, out) == (0, f"{drift} not mended\n")
     assert err.endswith("p: no broker answered\n")
@@ -100,7 +100,7 @@ def test_reconcile_without_airflow(tidegate, monkeypatch, tmp_path):
     assert tidegate("reconcile", "p") == (2, "", f"NeedsAirflow: {none}")
     form = json.loads((tmp_path / "p.yaml").read_text())
     (tmp_path / "p.yaml").write_text(json.dumps({**form, "progress_group": "lag"}))
-    monkeypatch.setattr(consumer_groups, "committed", lambda *_: {"t": {0: 10, 1: 0}})
+    answer(monkeypatch, committed=lambda *_: {"t": {0: 10, 1: 0}})
     assert tidegate("reconcile", "p") == (
         0, "p: no drift\n", f"Variables were not looked at: {none}"
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.toy_engine import ToyEngine
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.errors import StageFailed
 from tidegate.lake.attempts import Attempt
@@ -25,7 +25,7 @@ from tidegate.spark.answers import DRIVER, JOB
 from tidegate.spark.ingest_job import IngestJob
 
 OWN = Attempt("f00d", 0, "5d0c3f7e9b8a4c61a2e4d7f00b916c38")
-KAFKA = KafkaSettings(
+KAFKA = KafkaCluster(
     "k",
     {
         "bootstrap.servers": "nowhere:1",
@@ -51,9 +51,7 @@ class Variant:
     calls: list[Submission]
 
     def application(self, conf: dict[str, str] | None = None) -> Any:
-        return self.engine.application(
-            OF_JOB, OWN, store=self.store, kafka=KAFKA, conf=conf or {}, places=()
-        )
+        return self.engine.application(OF_JOB, OWN, store=self.store, conf=conf or {}, places=())
 
 
 @pytest.fixture(params=["a child of this process", "YARN's cluster mode", "a toy"])
@@ -98,12 +96,12 @@ def variant(
 
     def made(do: Do) -> Variant:
         if request.param == "a toy":
-            return Variant(ToyEngine(do), store, calls)
+            return Variant(ToyEngine(do, KAFKA), store, calls)
         if request.param == "YARN's cluster mode":
             spark = SparkConnection("s", "yarn", {"spark.own": "1"}, deploy_mode="cluster")
-            return Variant(SparkEngine(spark, on_yarn(do)), store, calls)
+            return Variant(SparkEngine(KAFKA, spark, on_yarn(do)), store, calls)
         local = SparkConnection("s", "local[2]", {"spark.own": "1"})
-        return Variant(SparkEngine(local, in_a_child(do)), store, calls)
+        return Variant(SparkEngine(KAFKA, local, in_a_child(do)), store, calls)
 
     return made
 

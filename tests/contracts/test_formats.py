@@ -9,7 +9,7 @@ import pytest
 
 from support.example_documents import CLUSTER, COMMIT, FILES, FLIGHTS_ID, MANIFEST, PLAN, PLAN_SHA
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary, clamped
 from tidegate.core.entries import (
@@ -127,7 +127,7 @@ def test_run_key():
     )
     run = Run(
         parse({"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": "/lake"}),
-        KafkaSettings("kafka_default", {"bootstrap.servers": "localhost:9092"}),
+        KafkaCluster("kafka_default", {"bootstrap.servers": "localhost:9092"}),
         "tidegate__flights",
         "manual__1",
         date(2024, 5, 1),

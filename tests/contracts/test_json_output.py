@@ -10,9 +10,10 @@ import pytest
 
 from support.default_settings import SETTINGS
 from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, MANIFEST, PLAN
+from support.kafka_answers import answer
 from support.toy_engine import HERE
 from tidegate import flows
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.connections import Connection, of_spark
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -27,7 +28,7 @@ from tidegate.errors import BrokerUnreachable, PlanDead
 from tidegate.ingest import coverage, drafting, explain, status
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import LocalStore
+from tidegate.lake.store import STORES, LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
 
@@ -97,7 +98,7 @@ GAP_JSON = {
     "topic": "flights", "topic_id": FLIGHTS_ID, "partition": 0,
     "start": 10, "end": 12, "reason": "expired", "by": "a",
 }  # fmt: skip
-KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "localhost:9092"})
+KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "localhost:9092"})
 
 
 UNFINISHED_JSON = {
@@ -112,11 +113,11 @@ def test_status_json(spec, store, monkeypatch):
     partition 0, of which two have expired unread.
     """
     since = {("flights", 0): 1_714_557_600_000}
-    monkeypatch.setattr(status, "open_since", lambda *_: since)
+    answer(monkeypatch, open_since=lambda *_: since)
     marks = {0: Watermarks(14, 20, 25), 11: Watermarks(0, 5, 5), 12: Watermarks(1, 4, 4)}
     identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
     seen = Survey(CLUSTER, identities, {"flights": marks})
-    monkeypatch.setattr(status, "survey", lambda *_: seen)
+    answer(monkeypatch, survey=lambda *_: seen)
     note = {"run": "r", "at": "2024-05-01T10:00:00+00:00"}
     plans.freeze(store, "key", PLAN, 1, note=note)
     store.create(f"_tidegate/staging/{PLAN.id}/0/a/_done.json", b"")
@@ -214,7 +215,7 @@ def test_status_json_of_a_topic_that_is_not_what_it_was(spec, monkeypatch, now, 
     """The problem and its fix, with the topic's name; there are no watermarks of it."""
     identities = {"flights": TopicIdentity(now, {0: 0})} if now else {}
     seen = Survey(CLUSTER, identities, {topic: {0: Watermarks(0, 9, 9)} for topic in identities})
-    monkeypatch.setattr(status, "survey", lambda *_: seen)
+    answer(monkeypatch, survey=lambda *_: seen)
     form = status.status(spec, flows.store(spec), KAFKA)
     assert form["problems"] == [{"topic": "flights", "partition": None, **problem}]
     assert form["topics"]["flights"]["partitions"]["0"]["end"] is None
@@ -225,14 +226,14 @@ def test_coverage_json(spec, monkeypatch):
     marks = {0: Watermarks(0, 20, 25), 11: Watermarks(0, 5, 5)}
     identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
     seen = Survey(CLUSTER, identities, {"flights": marks})
-    monkeypatch.setattr(status, "survey", lambda *_: seen)
+    answer(monkeypatch, survey=lambda *_: seen)
     asked = []
 
     def expiries(_, ranges, isolation):
         asked.extend(ranges)
         return {("flights", 0): 1_714_557_600_000}
 
-    monkeypatch.setattr(coverage, "expiries", expiries)
+    answer(monkeypatch, expiries=expiries)
     form = coverage.coverage(spec, flows.store(spec), KAFKA)
     assert asked == [OffsetRange("flights", 0, 12, 20)]
     assert json.loads(json.dumps(form)) == {
@@ -272,9 +273,9 @@ def test_explain_json(spec, monkeypatch):
     marks = {0: Watermarks(2, 20, 25), 11: Watermarks(9, 9, 9), 12: Watermarks(0, 4, 4)}
     identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
     seen = Survey(CLUSTER, identities, {"flights": marks})
-    monkeypatch.setattr(drafting, "survey", lambda *_: seen)
+    answer(monkeypatch, survey=lambda *_: seen)
     expires = {("flights", 0): 1_714_557_600_000}
-    monkeypatch.setattr(drafting, "expiries", lambda *_: expires)
+    answer(monkeypatch, expiries=lambda *_: expires)
     run = Run(
         spec,
         KAFKA,
@@ -346,12 +347,11 @@ def test_explain_json(spec, monkeypatch):
 def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
     """Pipeline > connection > Tidegate > Spark and Kafka; the tasks are those of the options."""
     seen = Survey(CLUSTER, {}, {"flights": {0: Watermarks(2, 20, 25)}})
-    monkeypatch.setattr(
-        drafting, "survey",
-        lambda *_: replace(seen, identities={"flights": TopicIdentity(FLIGHTS_ID, {0: 0})}),
-    )  # fmt: skip
-    for module in (drafting, explain):
-        monkeypatch.setattr(module, "expiries", lambda *_: {})
+    answer(
+        monkeypatch,
+        survey=lambda *_: replace(seen, identities={"flights": TopicIdentity(FLIGHTS_ID, {0: 0})}),
+    )
+    answer(monkeypatch, expiries=lambda *_: {})
     options = {
         "KAFKA.max.poll.records": 5, "kafka.isolation.level": "read_committed",
         "includeHeaders": False, "minPartitions": 4, "fetch.message.max.bytes": 7,
@@ -361,7 +361,7 @@ def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
                    "options": options,
                    "spark": {"conf": {"spark.executorEnv.APP_PIN": "hunter2"}}})  # fmt: skip
     extra = {**KAFKA.extra, "request.timeout.ms": "9000", "group.id": "ignored"}
-    kafka = KafkaSettings("kafka_default", extra)
+    kafka = KafkaCluster("kafka_default", extra)
     run = Run(given, kafka, "tidegate__flights", "r", date(2024, 5, 1), **HERE)
     form = explain.explain(open_run(run))
     assert form["splits"] == 4
@@ -385,9 +385,8 @@ def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
     """Below the pipeline's; a value that may be secret is null. Its notices are shown, too."""
     seen = Survey(CLUSTER, {"flights": TopicIdentity(FLIGHTS_ID, {0: 0})},
                   {"flights": {0: Watermarks(2, 20, 25)}})  # fmt: skip
-    monkeypatch.setattr(drafting, "survey", lambda *_: seen)
-    for module in (drafting, explain):
-        monkeypatch.setattr(module, "expiries", lambda *_: {})
+    answer(monkeypatch, survey=lambda *_: seen)
+    answer(monkeypatch, expiries=lambda *_: {})
     least = json.loads(spec.model_dump_json(include={"name", "kind", "topics", "lake"}))
     given = parse({**least, "spark": {"conf": {"spark.executor.memory": "3g"}}})
     extra = {
@@ -396,8 +395,16 @@ def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
                  "spark.kafka.consumer.cache.timeout": "9s", "spark.log.level": "INFO"},
     }  # fmt: skip
     spark = of_spark("spark_x", Connection("spark", "local[2]", extra=extra), given.spark.place)
-    run = Run(given, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), **HERE)
-    form = flows.of(given).explain(run, flows.engine(spark), lambda _: KAFKA)
+    run = Run(
+        given,
+        KAFKA,
+        "tidegate__flights",
+        "r",
+        date(2024, 5, 1),
+        stores=STORES,
+        engine=flows.engine(KAFKA),
+    )
+    form = flows.of(given).explain(run, spark, lambda _: KAFKA)
     assert form["splits"] == 1  # known by the master
     assert form["settings"] == {
         **SETTINGS,
@@ -416,7 +423,7 @@ def test_status_json_without_a_broker(spec, monkeypatch):
     def unreachable(*_):
         raise BrokerUnreachable("no broker answered")
 
-    monkeypatch.setattr(status, "survey", unreachable)
+    answer(monkeypatch, survey=unreachable)
     form = status.status(spec, flows.store(spec), KAFKA)
     assert form["broker"] == "no broker answered"
     assert form["topics"]["flights"]["partitions"]["0"] == {

@@ -18,8 +18,9 @@ import pytest
 import tidegate
 from support import staged_attempts
 from support.doc_pages import PROJECT, fenced, page
+from support.kafka_answers import answer
 from tidegate import api
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.entries import Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, ConfigurationError
@@ -81,10 +82,10 @@ def test_a_pipeline_by_name_path_or_spec(store: LocalStore, tmp_path: Path) -> N
 def test_a_status_without_a_broker(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection that is given is asked, else the one of the environment."""
 
-    def down(kafka: KafkaSettings, *_: Any) -> None:
+    def down(kafka: KafkaCluster, *_: Any) -> None:
         raise BrokerUnreachable(kafka.cluster)
 
-    monkeypatch.setattr("tidegate.ingest.status.survey", down)
+    answer(monkeypatch, survey=down)
     status = tidegate.status("p", {"bootstrap.servers": "given.invalid:1"})
     assert status["topics"]["t"]["partitions"]["0"]["cursor"] == 10
     assert "given.invalid" in status["broker"]

@@ -8,8 +8,9 @@ import pytest
 
 from support import staged_attempts
 from support.default_settings import SETTINGS
+from support.kafka_answers import answer
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import layout
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -23,7 +24,7 @@ from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
 
-KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
 NOTE = {"format": 2, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
 
 
@@ -67,9 +68,9 @@ def published(run, store, monkeypatch, *, away=False):
         marks = {0: Watermarks(0, 8, 8), 1: Watermarks(0, 20, 22)}
         return Survey("cluster", {"t": TopicIdentity("id-t", {0: 0, 1: 0})}, {"t": marks})
 
-    monkeypatch.setattr(report, "survey", survey)
-    monkeypatch.setattr(report, "open_since", lambda *_: {("t", 1): 1_714_557_600_000})
-    monkeypatch.setattr(report, "expiries", lambda *_: {("t", 1): 1_714_600_000_000})
+    answer(monkeypatch, survey=survey)
+    answer(monkeypatch, open_since=lambda *_: {("t", 1): 1_714_557_600_000})
+    answer(monkeypatch, expiries=lambda *_: {("t", 1): 1_714_600_000_000})
     told = publish.publish(open_run(run)).report
     kept = store.get(layout.report(run.key, 1))
     return told, kept and json.loads(kept)

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from support.cases import each_of
 from support.doc_pages import DOCS, PROJECT, fenced, named
 from tidegate import connections, errors
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.connections import Connection
 
 COMMAND = re.compile(r"airflow (connections add \S+ --conn-json (?:'[^']*'|\"[^\"]*\"))")
@@ -59,7 +59,7 @@ def test_an_error_shows_the_variable_and_the_command(
     assert error.count(text) == (1 if in_airflow else 2)
     found = stored(connection_id, text)
     if kind == "Kafka":
-        assert KafkaSettings("ours", found.extra).bootstrap_servers == "host:9092"
+        assert KafkaCluster("ours", found.extra).bootstrap_servers == "host:9092"
     else:
         assert connections.of_spark("ours", found).master == "local[2]"
 
@@ -94,7 +94,7 @@ def test_commands_of_the_docs_can_be_copied(page: Path) -> None:
             assert connections.of_spark(connection_id, found).master.startswith("spark://")
             continue
         try:
-            KafkaSettings(connection_id, found.extra)
+            KafkaCluster(connection_id, found.extra)
         except errors.ConfigurationError as refused:
             complaints = str(refused).splitlines()[1:]
             assert complaints

@@ -16,6 +16,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from support import egress_world, ingest_world
 from support.doc_pages import fenced, page
 from support.ingest_world import World
+from support.kafka_answers import answer
 from support.toy_engine import submitting
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerUnreachable, LakeUnavailable, SendFailed, StageFailed
@@ -187,7 +188,7 @@ def test_an_egress_whose_application_dies_is_sent_by_the_retry(
     out = egress_world.World(tmp_path, egress_world.target_of())
     (tmp_path / "in").mkdir()
     out.put(a="1")
-    monkeypatch.setattr("tidegate.egress.plan.survey_target", lambda *_, **__: out.target)
+    answer(monkeypatch, survey_target=lambda *_, **__: out.target)
     monkeypatch.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
     (pipelines / "out.yaml").write_text(out.spec.model_dump_json(exclude_unset=True))
     task = TidegateRunOperator(task_id="go", pipeline="out")

@@ -16,7 +16,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from support import ingest_world
 from support.unreachable_broker import unreachable
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.cli import runs
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerUnreachable, StageFailed
@@ -180,7 +180,7 @@ def run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     script: str,
-    kafka: KafkaSettings | None = None,
+    kafka: KafkaCluster | None = None,
     master: str = "local[2]",
     added: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[str], list[str], StageFailed | BrokerUnreachable | None]:

@@ -18,6 +18,7 @@ import pytest
 from airflow import plugins_manager
 from fastapi.routing import APIRoute
 
+from support.kafka_answers import answer
 from support.status_page import (
     CLUSTER,
     PIPELINE,
@@ -28,6 +29,7 @@ from support.status_page import (
     cells,
 )
 from tidegate import ui
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
@@ -50,7 +52,7 @@ def _kafka_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def survey() -> Iterator[mock.Mock]:
     """The broker's answer: 1,234,567 records wait in the first partition."""
-    with mock.patch("tidegate.ingest.status.survey", autospec=True) as asked:
+    with mock.patch.object(KafkaCluster, "survey", autospec=True) as asked:
         asked.return_value = Survey(
             CLUSTER,
             {TOPIC: TopicIdentity(TOPIC_ID, {0: 0, 1: 0})},
@@ -126,7 +128,7 @@ def test_what_an_open_transaction_hides(
     marks = {0: Watermarks(1_000, 2_500, 1_002_500), 1: Watermarks(20, 20, 20)}
     survey.return_value = replace(survey.return_value, watermarks={TOPIC: marks})
     since = {(TOPIC, 0): 1_714_557_600_000}
-    monkeypatch.setattr("tidegate.ingest.status.open_since", lambda *_: since)
+    answer(monkeypatch, open_since=lambda *_: since)
     html = ann.get("/tidegate/").text
     assert '<span class="state bad">open transaction</span>' in html
     line = "up to 1,002,500 behind a transaction that is open since 2024-05-01T10:00:00+00:00"

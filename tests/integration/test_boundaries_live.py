@@ -10,8 +10,8 @@ import pytest
 from support import topic_records
 from support.ingest_steps import plan
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
@@ -29,8 +29,8 @@ def stamped(broker: Broker, topic: Callable[..., str]) -> str:
     return name
 
 
-def kafka_of(broker: Broker) -> KafkaSettings:
-    return KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
+def kafka_of(broker: Broker) -> KafkaCluster:
+    return KafkaCluster("kafka_default", {"bootstrap.servers": broker.bootstrap})
 
 
 @pytest.mark.parametrize("ms", [0, -1, -2, -3, -4, -5, -62_135_596_800_000])

@@ -15,7 +15,7 @@ import pytest
 from support import topic_records
 from support.ingest_steps import explain, plan
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Dates, Live
 from tidegate.errors import WindowRefused
 from tidegate.pipelines.spec import Ingest, parse
@@ -36,7 +36,7 @@ def run_of(broker: Broker, tmp_path: Path) -> MakeRun:
         form = {"name": "dated", "kind": "ingest", "topics": [topic], "lake": str(tmp_path)}
         spec = parse(form | {"start": "latest"} | settings)
         assert isinstance(spec, Ingest)
-        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
+        kafka = KafkaCluster("kafka_default", {"bootstrap.servers": broker.bootstrap})
         return Run(
             spec,
             kafka,

@@ -8,8 +8,8 @@ from kafka import KafkaProducer
 
 from support import topic_records
 from support.cli_user import Terminal
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.consumer import probe, reading
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import NotUtf8
 from tidegate.core.offsets import OffsetRange
 from tidegate_local.kafka import Broker
@@ -58,7 +58,7 @@ def test_such_a_record_stops_no_run(broker: Broker, tmp_path: Path) -> None:
 def test_what_a_consumer_has_of_it(broker: Broker) -> None:
     topic = "keys-that-are-read"
     fill(broker.bootstrap, topic)
-    settings = KafkaSettings("k", {"bootstrap.servers": broker.bootstrap})
+    settings = KafkaCluster("k", {"bootstrap.servers": broker.bootstrap})
     (hole,) = probe(settings, [OffsetRange(topic, 0, 0, 4)], "read_committed")
     assert hole.outcome == "empty"
     with reading(settings) as read:

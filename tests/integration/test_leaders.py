@@ -19,9 +19,9 @@ from support.cli_user import Terminal
 from support.ingest_steps import ingest, plan
 from support.kafka_cluster import Brokers
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import reading
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Replay
 from tidegate.errors import PartitionsLeftOut, Transient
 from tidegate.ingest.publish import Published
@@ -101,7 +101,7 @@ class Cluster:
 
     def run(self, root: Path, topics: list[str], **settings: Any) -> Run:
         form = {"name": "p", "kind": "ingest", "topics": topics, "lake": str(root)}
-        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
+        kafka = KafkaCluster("kafka_default", {"bootstrap.servers": self.bootstrap})
         asked = {"asked": settings.pop("asked")} if "asked" in settings else {}
         spec = parse(form | settings)
         return Run(
@@ -116,7 +116,7 @@ class Cluster:
 
     def submit(self, job: IngestJob, _: Path) -> None:
         """Stage the records that a consumer reads, in place of Spark."""
-        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
+        kafka = KafkaCluster("kafka_default", {"bootstrap.servers": self.bootstrap})
         for chunk in job.chunks:
             store, plan_id, number, name = _place(chunk.directory)
             with reading(kafka) as read:

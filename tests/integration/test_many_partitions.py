@@ -11,7 +11,7 @@ import pytest
 
 from support.ingest_steps import plan
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import layout
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -44,14 +44,14 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     """
     names = [f"t{i:02d}" for i in range(TOPICS)]
     form = {"name": "p", "kind": "ingest", "topics": names, "lake": str(tmp_path)}
-    kafka = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+    kafka = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
     run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1), **HERE)
     marks = dict.fromkeys(range(PARTITIONS), Watermarks(0, RECORDS, RECORDS))
     identities = {t: TopicIdentity(f"id-{t}", dict.fromkeys(marks, 0)) for t in names}
     seen = Survey("cluster", identities, dict.fromkeys(names, marks))
     with (
-        mock.patch("tidegate.ingest.drafting.survey", autospec=True, return_value=seen),
-        mock.patch("tidegate.ingest.drafting.expiries", autospec=True, return_value={}),
+        mock.patch.object(KafkaCluster, "survey", autospec=True, return_value=seen),
+        mock.patch.object(KafkaCluster, "expiries", autospec=True, return_value={}),
         mock.patch(
             "tidegate.ingest.file_size.largest_mean_size", autospec=True, return_value=100.0
         ),

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from support import topic_records
 from tidegate import flows
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.open_transactions import open_since
 from tidegate.cli import console, render
 from tidegate.core.cursor import Watermarks
@@ -52,8 +52,8 @@ def spec_of(topic: str, home: Path, **settings: str) -> Ingest:
     return spec
 
 
-def kafka_of(broker: Broker) -> KafkaSettings:
-    return KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
+def kafka_of(broker: Broker) -> KafkaCluster:
+    return KafkaCluster("kafka_default", {"bootstrap.servers": broker.bootstrap})
 
 
 def test_an_open_transaction(
@@ -92,6 +92,6 @@ def test_an_unknown_start_of_a_transaction(broker: Broker, topic: Callable[..., 
     name = topic(partitions=1)
     marks = {name: {0: Watermarks(0, 0, 5)}}
     assert open_since(kafka_of(broker), marks, patience=0.5) == {}
-    unreachable = KafkaSettings("k", {"bootstrap.servers": "127.0.0.1:1"})
+    unreachable = KafkaCluster("k", {"bootstrap.servers": "127.0.0.1:1"})
     assert open_since(unreachable, marks, patience=0.5) == {}
     assert open_since(unreachable, {name: {0: Watermarks(0, 5, 5)}}) == {}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.sampling import largest_mean_size
 from tidegate.core.offsets import OffsetRange
 from tidegate_local.kafka import Broker
@@ -21,11 +21,11 @@ def test_the_largest_records_count(broker: Broker, topic: Callable[..., str]) ->
         producer.produce(large, b"x" * (100 if i < 800 else 20_000))
         producer.poll(0)
     producer.flush()
-    kafka = KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
+    kafka = KafkaCluster("kafka_default", {"bootstrap.servers": broker.bootstrap})
     ranges = [OffsetRange(small, 0, 0, 2000), OffsetRange(large, 0, 0, 2000)]
     assert largest_mean_size(kafka, ranges[:1], "read_committed") == 32 + 100 + 4
     found = largest_mean_size(kafka, ranges, "read_committed")
     assert found is not None
     assert 15_000 < found <= 20_032
-    nowhere = KafkaSettings("kafka_default", {"bootstrap.servers": "127.0.0.1:9"})
+    nowhere = KafkaCluster("kafka_default", {"bootstrap.servers": "127.0.0.1:9"})
     assert largest_mean_size(nowhere, ranges, "read_committed") is None

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from support import topic_records
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.target import survey_target
 from tidegate.errors import UnknownTopic
 from tidegate_local.kafka import Broker
@@ -13,7 +13,7 @@ from tidegate_local.kafka import Broker
 
 def test_topics_that_must_be_created(broker: Broker) -> None:
     """Missing topics are surveyed as they would be created, and created only with `make`."""
-    kafka = KafkaSettings("k", {"bootstrap.servers": broker.bootstrap})
+    kafka = KafkaCluster("k", {"bootstrap.servers": broker.bootstrap})
     there, later = (f"target-{uuid.uuid4().hex[:8]}" for _ in range(2))
     topic_records.numbers(broker.bootstrap, there, 4, partitions=2)
     seen = survey_target(kafka, [there, later], create_with=3, make=False)

@@ -11,14 +11,14 @@ from confluent_kafka import Producer
 from support import oracle_client, topic_records
 from support.cli_user import Terminal
 from support.ingest_steps import plan
+from support.kafka_answers import answer
 from support.toy_engine import HERE
 from tidegate.broker import unreadable
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import LATEST_MS, Scan, Unreadable
-from tidegate.ingest import drafting
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
@@ -34,8 +34,8 @@ MIXED = [NOW, NOW + 5, LATEST_MS, NANOSECONDS, NOW, NOW, LATEST_MS + 1, NANOSECO
 
 
 @pytest.fixture
-def kafka(broker: Broker) -> KafkaSettings:
-    return KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
+def kafka(broker: Broker) -> KafkaCluster:
+    return KafkaCluster("kafka_default", {"bootstrap.servers": broker.bootstrap})
 
 
 def aborted(broker: Broker, topic: str, timestamp: int) -> None:
@@ -50,7 +50,7 @@ def aborted(broker: Broker, topic: str, timestamp: int) -> None:
 
 def test_they_are_found_by_an_independent_consumer(
     broker: Broker,
-    kafka: KafkaSettings,
+    kafka: KafkaCluster,
     topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -83,7 +83,7 @@ def test_they_are_found_by_an_independent_consumer(
 
 def test_a_plan_with_an_unreadable_record_is_replaced(
     broker: Broker,
-    kafka: KafkaSettings,
+    kafka: KafkaCluster,
     topic: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -94,7 +94,7 @@ def test_a_plan_with_an_unreadable_record_is_replaced(
     form = {"name": "old", "kind": "ingest", "topics": [name], "lake": str(tmp_path)}
     run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1), **HERE)
     with monkeypatch.context() as before:
-        before.setattr(drafting, "find", lambda *_, **__: {})
+        answer(before, unreadable=lambda *_, **__: {})
         old = plan(run).frozen
     assert old.plan.chunks == ((OffsetRange(name, 0, 0, 10),),)
     new = plan(run).frozen

@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "before 1970 is before all records",
-        "offsets_since",
+        "Cluster.offsets_since",
         "tp: OffsetSpec.EARLIEST if (ms := timestamps_ms[tp.topic][tp.partition]) < 0 else ms",
         "tp: timestamps_ms[tp.topic][tp.partition]",
         "tests/unit/broker/test_cluster.py::test_each_partition_has_a_timestamp_of_its_own",

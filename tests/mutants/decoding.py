@@ -89,7 +89,7 @@ MUTANTS = (
         "_may_be_computed",
         "if quotable else list[Column]()",
         "if False else list[Column]()",
-        f"{_CASES}::test_json",
+        f"{_CASES}::test_a_key_with_escapes_is_looked_at",
     ),
     Mutant(
         "Spark reads 200 as a TINYINT",

@@ -16,7 +16,7 @@ from support.calls import staging
 from support.cli_user import Terminal
 from support.process_list import CommandLines
 from support.scram_broker import PASSWORD, ScramBroker
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.errors import NotAuthenticated
 from tidegate.launch import delegation_tokens as before
 from tidegate.launch.spark_submit import submit
@@ -88,7 +88,7 @@ def with_token(cluster: ScramBroker) -> dict[str, Any]:
 def admin(spark: SparkSession, cluster: ScramBroker) -> Iterator[Any]:
     """Yield a client of Kafka's own that is logged in with the password."""
     jvm = spark.sparkContext._jvm
-    _, (login,) = before.split(KafkaSettings("k", with_token(cluster)), Path("/private"))
+    _, (login,) = before.split(KafkaCluster("k", with_token(cluster)), Path("/private"))
     properties = jvm.java.util.Properties()
     properties.put("bootstrap.servers", cluster.extra["bootstrap.servers"])
     for name, value in login.settings.items():
@@ -172,8 +172,7 @@ def test_one_application_has_tokens_of_two_clusters(
     topic_records.numbers(a.bootstrap, topic, 500)
     topic_records.create(b.bootstrap, topic, partitions=4)
     kafkas = [
-        KafkaSettings(f"kafka_{n}", with_token(each))
-        for n, each in zip("ab", clusters, strict=True)
+        KafkaCluster(f"kafka_{n}", with_token(each)) for n, each in zip("ab", clusters, strict=True)
     ]
     parts = [before.split(each, tmp_path) for each in kafkas]
     options = [each for each, _ in parts]
@@ -232,7 +231,7 @@ def test_a_wrong_password_is_terminal(
     clusters: tuple[ScramBroker, ScramBroker], spark: SparkSession
 ) -> None:
     """The driver learns it from Kafka's client, before Spark's context is started."""
-    kafka = KafkaSettings("kafka_a", {**with_token(clusters[0]), "sasl.password": "wrong"})
+    kafka = KafkaCluster("kafka_a", {**with_token(clusters[0]), "sasl.password": "wrong"})
     started = time.monotonic()
     with pytest.raises(NotAuthenticated, match="SaslAuthenticationException"):
         obtain(spark, kafka)
@@ -268,7 +267,7 @@ def test_a_token_is_renewed_until_its_maximum_lifetime(tmp_path: Path, topic: st
         assert user.json(*args)["rows"] == 500
 
 
-def obtain(spark: SparkSession, kafka: KafkaSettings) -> Any:
+def obtain(spark: SparkSession, kafka: KafkaCluster) -> Any:
     """Obtain a token in the JVM of the shared session, without giving it to the session."""
     _, (login,) = before.split(kafka, Path("/private"))
     jvm = spark.sparkContext._jvm

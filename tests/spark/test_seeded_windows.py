@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from support import oracle_client, topic_records
 from support.ingest_steps import explain, ingest
 from support.toy_engine import HERE, Do
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused
 from tidegate.pipelines.spec import Ingest, parse
@@ -47,7 +47,7 @@ def run_of(broker: Broker, topic: str, lake: Path, asked: Asked, run_id: str, **
     form = {"name": "any", "kind": "ingest", "topics": [topic], "lake": str(lake)}
     spec = parse(form | {"start": "latest", "max_records": 20_000} | more)
     assert isinstance(spec, Ingest)
-    kafka = KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
+    kafka = KafkaCluster("kafka_default", {"bootstrap.servers": broker.bootstrap})
     return Run(
         spec,
         kafka,

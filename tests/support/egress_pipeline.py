@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from support import topic_reader
 from support.toy_engine import HERE, Do, ToyEngine
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.fold import Fold
 from tidegate.core.requests import Asked
 from tidegate.egress import plan as planning
@@ -74,8 +74,8 @@ class EgressPipeline:
         return spec
 
     @property
-    def kafka(self) -> KafkaSettings:
-        return KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
+    def kafka(self) -> KafkaCluster:
+        return KafkaCluster("kafka_default", {"bootstrap.servers": self.bootstrap})
 
     def run(self, run_id: str, **others: Any) -> EgressRun:
         return EgressRun(
@@ -100,7 +100,7 @@ class EgressPipeline:
 
         run = Run(
             spec, self.kafka, "dag", run_id, date(2026, 1, 1), asked=asked, stores=STORES,
-            engine=ToyEngine(do),
+            engine=ToyEngine(do, self.kafka),
         )  # fmt: skip
         ingest.ingest(run)
 
@@ -117,7 +117,7 @@ class EgressPipeline:
         **others: Any,
     ) -> dict[str, Any]:
         """Run the pipeline; return the report."""
-        run = self.run(run_id, engine=ToyEngine(submit or self.submit), **others)
+        run = self.run(run_id, engine=ToyEngine(submit or self.submit, self.kafka), **others)
         return dict(egress(run, lambda _: False).report)
 
     def plan(self, run_id: str = "r") -> planning.Planned:

@@ -10,7 +10,7 @@ from typing import Any
 
 from support import staged_attempts
 from support.toy_engine import HERE, ToyEngine
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import canonical, layout
 from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.core.entries import Account, Commit, Gap, Reference
@@ -75,14 +75,17 @@ class World:
         assert isinstance(spec, Egress)
         return spec
 
+    @property
+    def kafka(self) -> KafkaCluster:
+        return KafkaCluster("k", {"bootstrap.servers": "nowhere:1"})
+
     def put(self, **texts: str) -> None:
         for name, text in texts.items():
             (self.home / "in" / name).write_text(text)
 
     def run(self, run_id: str = "r", **others: Any) -> EgressRun:
-        kafka = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
         day = date(2026, 1, 1)
-        return EgressRun(self.spec, kafka, "dag", run_id, day, **{**HERE, **others})
+        return EgressRun(self.spec, self.kafka, "dag", run_id, day, **{**HERE, **others})
 
     def open(self, run_id: str = "r", **others: Any) -> OpenRun[EgressRun]:
         return open_run(self.run(run_id, **others))
@@ -111,7 +114,7 @@ class World:
         return dict(publish(self.open(run_id, **others)).report)
 
     def engine(self, application: Application, line: str = "4.0") -> ToyEngine:
-        return ToyEngine(self.app(application), line=line)
+        return ToyEngine(self.app(application), self.kafka, line=line)
 
     def app(self, application: Application) -> Application:
         """Return an application that is remembered in `ran` when it starts."""

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.launch.submission import Submission
 
 
-def fake(tmp_path: Path, script: str, kafka: KafkaSettings | None = None) -> Submission:
+def fake(tmp_path: Path, script: str, kafka: KafkaCluster | None = None) -> Submission:
     """Make a spark-submit of a few lines of shell."""
     binary = tmp_path / "spark-submit"
     binary.write_text(f"#!/bin/sh\n{script}\n")

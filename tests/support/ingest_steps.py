@@ -20,11 +20,11 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
 
 
 def stage(run: Run, do: Do) -> Staged:
-    return staging.stage(open_run(replace(run, engine=ToyEngine(do))))
+    return staging.stage(open_run(replace(run, engine=ToyEngine(do, run.kafka))))
 
 
 def ingest(run: Run, do: Do, **options: Any) -> Published:
-    return whole.ingest(replace(run, engine=ToyEngine(do)), **options)
+    return whole.ingest(replace(run, engine=ToyEngine(do, run.kafka)), **options)
 
 
 def publish(run: Run) -> Published:

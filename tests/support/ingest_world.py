@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from support import staged_attempts
+from support.kafka_answers import answer
 from support.toy_engine import HERE, Do
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Probe, Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError, StageFailed, TidegateError
-from tidegate.ingest import drafting, explain, report, sealing, truncation
 from tidegate.lake.ledger import Ledger
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
@@ -50,7 +50,7 @@ class World:
 
     def run(self, run_id: str, **given: Any) -> Run:
         form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(self.root)}
-        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+        kafka = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
         spec = parse(form | {"max_records": 100} | self.settings)
         return Run(spec, kafka, "dag", run_id, date(2024, 5, 1), **{**HERE, **given})
 
@@ -143,10 +143,8 @@ def make(
 ) -> World:
     """Return a world of its own, in the place of the broker."""
     world = World(tmp_path / "lake", marks, settings=settings)
-    for module in (drafting, sealing, report):
-        monkeypatch.setattr(module, "survey", world.survey)
-    monkeypatch.setattr(truncation, "epoch_ends", world.epoch_ends)
-    monkeypatch.setattr(sealing, "probe", world.probe)
-    for module in (drafting, explain, report):
-        monkeypatch.setattr(module, "expiries", lambda *_: {})
+    answer(monkeypatch, survey=world.survey)
+    answer(monkeypatch, epoch_ends=world.epoch_ends)
+    answer(monkeypatch, probe=world.probe)
+    answer(monkeypatch, expiries=lambda *_: {})
     return world

@@ -31,6 +31,8 @@ class ToyEngine:
     """Does jobs by a function; another one decides how the applications of other engines ended."""
 
     do: Do = starts_nothing
+    kafka: KafkaSettings | None = None
+    """If given, its options are added to each job."""
     id: str = "toy"
     line: str = "4.0"
     tasks_at_once: int | None = 2
@@ -42,19 +44,18 @@ class ToyEngine:
     def settings(self) -> Mapping[str, str]:
         return {}
 
-    def refuse(self, kafka: Any, conf: Mapping[str, str]) -> None:
+    def refuse(self, conf: Mapping[str, str]) -> None:
         pass
 
     def notices(self, store: Store) -> Iterator[str]:
         yield from ()
 
     @contextmanager
-    def application(
-        self, job: KafkaJob, attempt: Attempt, *, kafka: KafkaSettings, **asked: Any
-    ) -> Iterator[Application]:
+    def application(self, job: KafkaJob, attempt: Attempt, **asked: Any) -> Iterator[Application]:
         self.asked.append(asked)
         with tempfile.TemporaryDirectory() as directory:
-            whole = replace(job, options={**kafka.for_spark(Path(directory)), **job.options})
+            added = self.kafka.for_spark(Path(directory)) if self.kafka else {}
+            whole = replace(job, options={**added, **job.options})
             # It is copied, as by any other engine: what is not in its JSON does not arrive.
             copied = type(job).from_json(whole.to_json())
             yield _Function(self.do, copied, Path(directory))

@@ -8,14 +8,14 @@ from unittest import mock
 import pytest
 
 from tidegate.broker import outage
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.errors import BrokerUnreachable
 
 _SECONDS = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_LAST": 0.5, "_RETRY": 0.05}
 
 
 @contextmanager
-def unreachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSettings]:
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaCluster]:
     """Yield the connection; the watch gives up after less than a second."""
     for name, seconds in _SECONDS.items():
         monkeypatch.setattr(outage, name, seconds)
@@ -23,4 +23,4 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSettings]:
     with socket.socket() as silent:  # bound, and never listening
         silent.bind(("127.0.0.1", 0))
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
-        yield KafkaSettings("kafka_default", {"bootstrap.servers": servers})
+        yield KafkaCluster("kafka_default", {"bootstrap.servers": servers})

@@ -18,7 +18,7 @@ from support import snippets
 from support.cases import each_of
 from support.doc_pages import DOCS, FENCED, command_lines, fenced, named, page
 from tidegate import connections, errors
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.lake.dataset import SCHEMA
 from tidegate.pipelines import files
 from tools import command_reference
@@ -95,7 +95,7 @@ def test_connections_can_be_copied(path: Path) -> None:
             assert connections.of_spark("spark_default", spark).master.startswith("spark://")
             continue
         try:
-            KafkaSettings("kafka_default", form["extra"])
+            KafkaCluster("kafka_default", form["extra"])
         except errors.ConfigurationError as refused:
             complaints = str(refused).splitlines()[1:]
             assert all(each.endswith(": No such file or directory") for each in complaints)

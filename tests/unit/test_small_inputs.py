@@ -16,7 +16,9 @@ import pytest
 
 from support import staged_attempts
 from support.egress_world import World, target_of
+from support.kafka_answers import answer
 from support.staged_attempts import ledger_of, plan_of
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.cli import console, main
 from tidegate.core import layout, replacement, sampled_columns, schema
 from tidegate.core.cluster_answers import Record
@@ -173,7 +175,7 @@ def test_no_control_character_of_a_reason_reaches_the_terminal(tidegate: Any, ho
     ledger = ledger_of(LocalStore(home / "p"))
     ledger.append(Gap("t", "id-t", 0, 10, 11, "why\x1b[2J\x9b", "me\x9b"), run="r\x1b]0;x\x07")
     out = tidegate("offsets", "show", "p")[1]
-    with mock.patch("tidegate.ingest.status.survey", side_effect=ConfigurationError("no")):
+    with mock.patch.object(KafkaCluster, "survey", side_effect=ConfigurationError("no")):
         out += tidegate("status", "p")[1]
     assert not set(out) & set("\x1b\x9b\x07")
 
@@ -239,7 +241,7 @@ def test_explain_of_a_compacted_target_without_an_order(
     (tmp_path / "in").mkdir()
     (tmp_path / "pipelines").mkdir()
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
-    monkeypatch.setattr("tidegate.egress.plan.survey_target", lambda *_, **__: world.target)
+    answer(monkeypatch, survey_target=lambda *_, **__: world.target)
     world.put(a="x\n")
     with pytest.raises(ConfigurationError, match="compacted"):
         explain.explain(world.open())

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tidegate.broker import delegation_token, kerberos, oauth, security, tls
 from tidegate.broker.delegation_token import DelegationToken
@@ -54,7 +54,7 @@ class KafkaSettings:
     def bootstrap_servers(self) -> str:
         return str(self.extra["bootstrap.servers"])
 
-    def used_by(self, client: str, tries: int | None = None, pause: float = 1.0) -> KafkaSettings:
+    def used_by(self, client: str, tries: int | None = None, pause: float = 1.0) -> Self:
         """Return the same settings, and logins that were made, for clients of this name."""
         other = copy.copy(self)
         vars(other).update(client=client, tries=tries, pause=pause)

@@ -106,7 +106,8 @@ def _carry_out(run: Run | EgressRun, run_id: str | None, *, replan: bool, as_jso
         with progress.shown("planning") as on_progress:
             published = flow.run_all(
                 run,
-                flows.engine(spark, submit),
+                spark,
+                submit,
                 replan=replan,
                 on_planned=planned,
                 on_published=ended.append,
@@ -121,7 +122,7 @@ def _carry_out(run: Run | EgressRun, run_id: str | None, *, replan: bool, as_jso
 
 def explain(run: Run | EgressRun, *, as_json: bool) -> None:
     """Print what a run would do, without doing it."""
-    explained = flows.of(run.spec).explain(run, flows.engine(spark_of(run.spec)), kafka)
+    explained = flows.of(run.spec).explain(run, spark_of(run.spec), kafka)
     answer(explained, PRINTERS[run.spec.kind].explained, as_json=as_json)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from tidegate.broker.client_settings import KafkaSettings, described
+from tidegate.broker.client_settings import described
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.doctor.check import Line, ok
 from tidegate.errors import TidegateError
 from tidegate.launch.spark_connection import SparkConnection
 
-KafkaLookup = Callable[[], KafkaSettings]
+KafkaLookup = Callable[[], KafkaCluster]
 """Looks up a connection; raises a TidegateError if it is not defined, or wrong."""
 SparkLookup = Callable[[], SparkConnection]
 """The same of Spark."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.target import auto_creates, survey_target
 from tidegate.core.cluster_answers import TargetState
 from tidegate.core.entries import Claim
@@ -71,7 +71,7 @@ def check_source(spec: Egress) -> Iterator[Line]:
         yield warning("source", str(each), fix)
 
 
-def check_target(spec: Egress, kafka: KafkaSettings) -> Iterator[Line]:
+def check_target(spec: Egress, kafka: KafkaCluster) -> Iterator[Line]:
     """Check the target topics' rights, identity and compaction; creates no topic."""
     seen = survey_target(kafka, spec.target.names, create_with=spec.target.partitions, make=False)
     fold = _fold(spec)

@@ -12,8 +12,8 @@ from importlib.metadata import version
 
 from croniter import croniter
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, survey
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import Retention, retentions
 from tidegate.core.cluster_answers import Survey, iso
@@ -82,7 +82,7 @@ def checks(
     return [Check(name, each, spec.name) for name, each in ask.items()]
 
 
-def _settings(spec: Spec, kafka: KafkaSettings | None) -> Iterator[Line]:
+def _settings(spec: Spec, kafka: KafkaCluster | None) -> Iterator[Line]:
     """Report the notices about a pipeline's settings, and what contradicts its connection."""
     for notice in spec.notices:
         yield ok("settings", notice)
@@ -93,18 +93,18 @@ def _settings(spec: Spec, kafka: KafkaSettings | None) -> Iterator[Line]:
             yield failure("settings", str(error), "correct the pipeline's file, or the connection")
 
 
-def check_broker(kafka: KafkaSettings) -> Iterator[Line]:
+def check_broker(kafka: KafkaCluster) -> Iterator[Line]:
     """Check that a broker answers and takes the connection's credentials."""
     with Cluster(kafka) as cluster:
         yield ok("kafka", _versions(kafka, cluster))
 
 
-def _versions(kafka: KafkaSettings, cluster: Cluster) -> str:
+def _versions(kafka: KafkaCluster, cluster: Cluster) -> str:
     client = version("kafka-python")
     return f"{kafka.bootstrap_servers} answers: brokers {cluster.version()}, kafka-python {client}"
 
 
-def check_topics(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
+def check_topics(spec: Ingest, kafka: KafkaCluster) -> Iterator[Line]:
     """Check the broker, and each topic's identity, rights, retention and open transactions."""
     store = None
     try:
@@ -218,7 +218,7 @@ def _unread(topics: _Topics, topic: str, before: datetime) -> list[int]:
 
 
 def _transactions(
-    kafka: KafkaSettings, watermarks: Mapping[str, Mapping[int, Watermarks]]
+    kafka: KafkaCluster, watermarks: Mapping[str, Mapping[int, Watermarks]]
 ) -> Iterator[Line]:
     """Report offsets hidden by open transactions; one older than Kafka's default limit hangs."""
     since = open_since(kafka, watermarks)
@@ -257,7 +257,7 @@ def _provider(spec: Spec, spark: SparkConnection | None) -> Iterator[Line]:
 
 
 def _deploy_mode(
-    spec: Spec, kafka: KafkaSettings | None, spark: SparkConnection | None
+    spec: Spec, kafka: KafkaCluster | None, spark: SparkConnection | None
 ) -> Iterator[Line]:
     """Report why applications could not run in cluster mode, if they are to."""
     if kafka and spark and spark.is_cluster:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import window_to_json
 from tidegate.core.plan import Plan
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
@@ -12,15 +11,14 @@ from tidegate.egress.plan import preview, root_of
 from tidegate.egress.proposal import LINES, proposed_columns
 from tidegate.egress.sender import is_dead_here
 from tidegate.runs.client_options import explained
+from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.spark.egress_job import LINE, WHOLE
 
 FORMAT = 1
 
 
-def explain(
-    opened: OpenRun[EgressRun], *, source_kafka: KafkaSettings | None = None
-) -> dict[str, Any]:
+def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`, egress).
 
     `source_kafka` is the Kafka from which the source's lake was read, if there is one.

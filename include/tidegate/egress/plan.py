@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate import faults
-from tidegate.broker.target import survey_target
 from tidegate.core.chunking import chunked
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.fold import REPLAY, RESEND, Fold
@@ -124,7 +123,7 @@ def preview(opened: OpenRun[EgressRun]) -> tuple[Plan, Backlog]:
 def survey(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     """Survey the target's topics; `make` creates missing ones if the pipeline says so."""
     target = run.spec.target
-    return survey_target(run.kafka, target.names, create_with=target.partitions, make=make)
+    return run.kafka.survey_target(target.names, create_with=target.partitions, make=make)
 
 
 def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:

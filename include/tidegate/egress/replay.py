@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import survey
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
 from tidegate.core.fold import REPLAY, Fold
@@ -30,6 +28,7 @@ from tidegate.lake.ledger import Ledger, written_at
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec, one_of
 from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
+from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.replay_id import id_complaints, refuse_another
 from tidegate.runs.requested_windows import without_files
 from tidegate.runs.run import EgressRun, OpenRun
@@ -42,7 +41,7 @@ logger = logging.getLogger(__name__)
 def request(
     spec: Egress,
     topic: str | None,
-    kafka_of: Callable[[Spec], KafkaSettings],
+    kafka_of: Callable[[Spec], Kafka],
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the settings of a run that replays what is `given`: files, or a window of a lake.
@@ -200,7 +199,7 @@ def _resolve_window(
     by_time: dict[datetime, Boundary] = {}
     if edges.timestamps:
         assert run.source_kafka is not None
-        seen = survey(run.source_kafka, [topic], lake.pipeline.isolation)
+        seen = run.source_kafka.survey([topic], lake.pipeline.isolation)
         if seen.topic_ids.get(topic) == topic_id:
             refuse_leaderless(seen, topic)
             marks = seen.watermarks[topic]

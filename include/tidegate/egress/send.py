@@ -238,7 +238,6 @@ def _run_application(
                     job,
                     own,
                     store=opened.store,
-                    kafka=run.kafka,
                     conf={**run.spark_conf, **spark_conf.RUN_ONCE},
                     places=opens,
                     target_ids={topic: each.topic_id for topic, each in target.topics.items()},

@@ -8,10 +8,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import survey
-from tidegate.broker.consumer import reading
-from tidegate.broker.target import compacted
 from tidegate.core import provenance, row_digest
 from tidegate.core.cluster_answers import Reader, Survey
 from tidegate.core.entries import Commit, Receipt
@@ -31,6 +27,7 @@ from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Egress
 from tidegate.runs.boundaries import refuse_leaderless
 from tidegate.runs.findings import Findings
+from tidegate.runs.kafka_protocol import Kafka
 
 Say = Callable[[str], None]
 Files = Sequence[SentFile]
@@ -65,7 +62,7 @@ class _Target:
         return self.seen.topic_ids, {t: {p: m.start for p, m in each.items()} for t, each in marks}
 
 
-def verify(spec: Egress, store: Store, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
+def verify(spec: Egress, store: Store, kafka: Kafka | None, say: Say) -> dict[str, Any]:
     """Compare ledger and manifests; with `kafka`, every row with its record, content included.
 
     Rows that the target does not retain, by retention or by compaction, are counted as `expired`.
@@ -104,16 +101,16 @@ def verify(spec: Egress, store: Store, kafka: KafkaSettings | None, say: Say) ->
 
 
 @contextmanager
-def _opened(kafka: KafkaSettings, topics: Sequence[str]) -> Iterator[_Target]:
+def _opened(kafka: Kafka, topics: Sequence[str]) -> Iterator[_Target]:
     def look() -> Survey:
-        seen = survey(kafka, topics, ISOLATION)
+        seen = kafka.survey(topics, ISOLATION)
         for topic in seen.identities:
             refuse_leaderless(seen, topic)
         return seen
 
     seen = look()
-    with reading(kafka) as read:
-        yield _Target(read, seen, compacted(kafka, seen.topic_ids), look)
+    with kafka.reading() as read:
+        yield _Target(read, seen, kafka.compacted(seen.topic_ids), look)
 
 
 def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> Files | None:

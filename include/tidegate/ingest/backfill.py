@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.broker.cluster import Cluster
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cluster_answers import Survey
@@ -183,8 +182,7 @@ def checked_topic(
     marks, topic_id = seen.watermarks.get(topic), seen.topic_ids.get(topic)
     if marks is None or topic_id is None:
         if topic in run.spec.topics:  # else the nearest of these was offered
-            with Cluster(run.kafka) as cluster:
-                near = cluster.nearest([topic])
+            near = run.kafka.nearest([topic])
         raise refusal(run, topic, [*complaints, f"there is no topic {topic}{near}"])
     # Which partitions need a leader depends on the request.
     state = replace(seen.state(topic), leaderless=())

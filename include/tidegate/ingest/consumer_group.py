@@ -6,28 +6,27 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.broker import consumer_groups
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import Offsets
 from tidegate.errors import TidegateError
 from tidegate.pipelines.spec import Ingest
+from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.topics import recorded
 
 logger = logging.getLogger(__name__)
 
 
-def show(spec: Ingest, kafka: KafkaSettings, offsets: Offsets) -> None:
+def show(spec: Ingest, kafka: Kafka, offsets: Offsets) -> None:
     """Commit cursors to the pipeline's group, if it has one. Never raises: logs a warning."""
     if spec.progress_group is None or not offsets:
         return
     try:
-        consumer_groups.commit(kafka, spec.progress_group, offsets)
+        kafka.commit(spec.progress_group, offsets)
     except TidegateError as error:
         logger.warning("%s: group %s: %s", spec.name, spec.progress_group, error)
 
 
-def reconcile(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> dict[str, Any]:
+def reconcile(spec: Ingest, kafka: Kafka, fold: Fold) -> dict[str, Any]:
     """Commit the cursors if the group differs; return each partition that did.
 
     `error` is the reason if the broker or the group refused.
@@ -38,7 +37,7 @@ def reconcile(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> dict[str, Any]:
     found: list[Mapping[str, Any]] = []
     error = None
     try:
-        shown = consumer_groups.committed(kafka, spec.progress_group)
+        shown = kafka.committed(spec.progress_group)
         found = [
             {
                 "topic": topic,
@@ -51,7 +50,7 @@ def reconcile(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> dict[str, Any]:
             if shown.get(topic, {}).get(p) != cursor
         ]
         if found:
-            consumer_groups.commit(kafka, spec.progress_group, cursors)
+            kafka.commit(spec.progress_group, cursors)
     except TidegateError as refused:
         error = str(refused)
     return {"name": spec.progress_group, "drifts": found, "error": error}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.retention import expiries
 from tidegate.core.cluster_answers import iso
 from tidegate.core.coverage import CoverageInterval, partition_coverage
 from tidegate.core.fold import Fold
@@ -15,20 +13,21 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.ingest.status import PipelineState, positions, read_state
 from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest
+from tidegate.runs.kafka_protocol import Kafka
 
 FORMAT = 1
 
 IntervalsOf = Mapping[str, Mapping[int, tuple[CoverageInterval, ...]]]
 
 
-def coverage(spec: Ingest, store: Store, kafka: KafkaSettings) -> dict[str, Any]:
+def coverage(spec: Ingest, store: Store, kafka: Kafka) -> dict[str, Any]:
     """Return every partition's intervals (contract: `coverage --json`).
 
     From `expires_at` on, the first unseen record may be deleted; null if that is unknown.
     """
     state = read_state(spec, store, kafka)
     found = intervals(state)
-    expire = expiries(kafka, _first_unseen(found), spec.isolation) if state.watermarks else {}
+    expire = kafka.expiries(_first_unseen(found), spec.isolation) if state.watermarks else {}
     return {
         "format": FORMAT,
         "pipeline": spec.name,

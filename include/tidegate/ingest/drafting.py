@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.broker.cluster import Cluster, survey
-from tidegate.broker.retention import expiries
-from tidegate.broker.unreadable import find
 from tidegate.core import decoding, replacement, unreadable_records
 from tidegate.core.chunking import chunked
 from tidegate.core.cluster_answers import Survey
@@ -33,7 +30,7 @@ def surveyed(run: Run, topics: Sequence[str] | None = None) -> Survey:
     ConfigurationError, before a broker is asked, for options that contradict the connection.
     """
     refuse_contradictions(run.spec, run.kafka)
-    seen = survey(run.kafka, run.topics if topics is None else topics, run.spec.isolation)
+    seen = run.kafka.survey(run.topics if topics is None else topics, run.spec.isolation)
     if forbidden := [topic for topic, each in seen.identities.items() if not each.readable]:
         raise NotAuthorised(
             f"{run.kafka.cluster}: not permitted: READ on {', '.join(forbidden)}: grant it to the "
@@ -58,7 +55,7 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool 
     first_only = spec.on_unreadable == "fail"
     unreadable_records.exclude(
         drafted,
-        find(run.kafka, drafted.ranges, spec.isolation, seen.too_late, first_only=first_only),
+        run.kafka.unreadable(drafted.ranges, spec.isolation, seen.too_late, first_only=first_only),
         fold,
         seen.topic_ids,
         policy=spec.on_unreadable,
@@ -74,8 +71,7 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
         drafted = backfill.draft(run, run.asked, store, fold, seen, replanning=replanning)
     unknown = [t for t in run.topics if t not in seen.identities and t not in fold.topic_ids]
     if unknown:
-        with Cluster(run.kafka) as cluster:
-            near = cluster.nearest(unknown)
+        near = run.kafka.nearest(unknown)
         raise UnknownTopic(
             f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
             f"{', '.join(unknown)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, "
@@ -96,7 +92,7 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
         return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
     if drafted is None:
         if sum(map(len, live.ranges)) > run.chunk_size:  # else there is only one chunk
-            live.expires = expiries(run.kafka, live.ranges, spec.isolation)
+            live.expires = run.kafka.expiries(live.ranges, spec.isolation)
         return live
     # The first run that sees a topic records its origins: a window never moves the live cursor.
     drafted.origins, drafted.notices = live.origins, live.notices

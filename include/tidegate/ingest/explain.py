@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidegate.broker.retention import expiries
 from tidegate.core.cluster_answers import Survey, iso
 from tidegate.core.cursor import Progress
 from tidegate.core.draft import Draft
@@ -106,7 +105,7 @@ def _topics(
     planned: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for r in (r for window in plan.chunks for r in window):
         planned.setdefault((r.topic, r.partition), []).append((r.start, r.end))
-    expire = draft.expires or expiries(run.kafka, draft.ranges, plan.isolation)
+    expire = draft.expires or run.kafka.expiries(draft.ranges, plan.isolation)
     topics: dict[str, dict[str, Any]] = {}
     for topic, marks in seen.only(run.spec.assign).watermarks.items():
         topic_id = seen.topic_ids[topic]

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.sampling import largest_mean_size
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.errors import LakeDamaged
 from tidegate.lake import attempts
 from tidegate.lake.store_protocol import Store
+from tidegate.runs.kafka_protocol import Kafka
 
 _MEASURABLE = 1024 * 1024  # bytes of a topic's files; of smaller ones, footers are a large part
 _MOST_SAMPLED = 16  # partitions
@@ -40,7 +39,7 @@ def density(store: Store, fold: Fold) -> Density | None:
 def records_per_file(
     store: Store,
     fold: Fold,
-    kafka: KafkaSettings,
+    kafka: Kafka,
     chunks: tuple[Window, ...],
     isolation: str,
     size: int,
@@ -63,7 +62,7 @@ def records_per_file(
     chosen = sorted(longest.values(), key=lambda r: (-len(r), r))[:_MOST_SAMPLED]
     most = None
     if chosen:
-        sampled = largest_mean_size(kafka, chosen, isolation)
+        sampled = kafka.mean_size(chosen, isolation)
         most = MOST_RECORDS if sampled else UNKNOWN_RECORDS
         sizes += [sampled] if sampled else []
     elif not sizes:

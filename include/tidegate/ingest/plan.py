@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tidegate import faults
-from tidegate.broker.unreadable import find
 from tidegate.core import decoding
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.draft import Draft
@@ -242,7 +241,7 @@ def _unreadable(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> st
         for r in plan.chunks[number]
         if r.start <= seen.too_late.get(r.topic, {}).get(r.partition, -1)
     ]
-    scans = find(run.kafka, ranges, plan.isolation, seen.too_late, first_only=True)
+    scans = run.kafka.unreadable(ranges, plan.isolation, seen.too_late, first_only=True)
     for r, scan in scans.items():
         if scan.first:
             offset, timestamp = scan.first

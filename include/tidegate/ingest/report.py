@@ -6,9 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidegate.broker.cluster import survey
-from tidegate.broker.open_transactions import open_since
-from tidegate.broker.retention import expiries
 from tidegate.core.cluster_answers import iso
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
@@ -139,7 +136,7 @@ def _positions(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
     """Return the position of each partition of the run's topics, and the broker's error if any."""
     topics = [t for t in run.topics if t in fold.topic_ids]
     try:
-        seen = survey(run.kafka, topics, run.spec.isolation) if topics else None
+        seen = run.kafka.survey(topics, run.spec.isolation) if topics else None
         marks = seen.only(run.spec.assign).watermarks if seen else {}
         waiting = [
             OffsetRange(topic, p, cursor, marks[topic][p].end)
@@ -147,8 +144,8 @@ def _positions(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
             for p, cursor in fold.cursors(topic).items()
             if p in marks.get(topic, {}) and cursor < marks[topic][p].end
         ]
-        expire = expiries(run.kafka, waiting, run.spec.isolation) if waiting else {}
-        since = open_since(run.kafka, marks)
+        expire = run.kafka.expiries(waiting, run.spec.isolation) if waiting else {}
+        since = run.kafka.open_since(marks)
         problem = None
     except TidegateError as error:
         marks, expire, since, problem = {}, {}, {}, str(error)

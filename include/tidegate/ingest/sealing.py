@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 
 import tidegate
 from tidegate import faults
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import survey
-from tidegate.broker.consumer import probe
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Abandon, Gap
 from tidegate.core.fold import Fold
@@ -37,6 +34,7 @@ from tidegate.ingest import truncation
 from tidegate.lake import attempts, decodings, plans
 from tidegate.lake.attempts import Attempt, Manifest, Staged
 from tidegate.lake.ledger import Appended
+from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import OpenRun, Run
 
 MOST_PROBES = 200  # holes per chunk; the manifest also has their total number
@@ -86,7 +84,7 @@ def seal(
     if not finished:
         return
     try:
-        seen = survey(opened.run.kafka, sorted(plan.topics), plan.isolation)
+        seen = opened.run.kafka.survey(sorted(plan.topics), plan.isolation)
         if not just_read:
             refuse_another_cluster(plan, seen)
     except TidegateError as error:
@@ -338,11 +336,9 @@ def _refuse_cut_off(plan: Plan, attempt: Attempt, cut: Mapping[OffsetRange, int]
         )
 
 
-def _probed(
-    kafka: KafkaSettings, plan: Plan, holes: Sequence[OffsetRange]
-) -> Mapping[OffsetRange, str]:
+def _probed(kafka: Kafka, plan: Plan, holes: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
     outcomes = {}
-    for found in probe(kafka, holes, plan.isolation):
+    for found in kafka.probe(holes, plan.isolation):
         if found.outcome == "visible":
             raise RowsMissing(
                 f"plan {plan.id}: {found.hole} holds a record at offset {found.offset} that Spark "

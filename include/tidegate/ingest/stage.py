@@ -144,7 +144,6 @@ def _application(
             _job(opened, plan, started),
             own,
             store=store,
-            kafka=run.kafka,
             conf=run.spark_conf,
             places=(store.native(""),),
         ) as application:

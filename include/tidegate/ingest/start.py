@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from tidegate.broker import consumer_groups
-from tidegate.broker.cluster import Cluster, survey
 from tidegate.core.boundaries import milliseconds
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
@@ -41,7 +39,7 @@ def start_offsets(
     if start.offsets is not None:
         return _given_offsets(run.spec, start.offsets, new)
     if start.group is not None:
-        committed = consumer_groups.committed(run.kafka, start.group)
+        committed = run.kafka.committed(start.group)
         found = {t: {p: committed.get(t, {}).get(p) for p in marks} for t, marks in new.items()}
         _refuse_beyond(run, start.group, found, new)
         if not any(t in committed for t in new):
@@ -54,9 +52,8 @@ def start_offsets(
     if start.timestamps is not None:
         _refuse_unnamed(run.spec, "start.timestamps", start.timestamps, new)
     _refuse_future(run.spec, start, new)
-    with Cluster(run.kafka) as cluster:
-        times = {t: {p: milliseconds(_time(start, t, p)) for p in new[t]} for t in new}
-        return _or_otherwise(run.spec, start, new, cluster.offsets_since(times))
+    times = {t: {p: milliseconds(_time(start, t, p)) for p in new[t]} for t in new}
+    return _or_otherwise(run.spec, start, new, run.kafka.offsets_since(times))
 
 
 def _new(spec: Ingest, fold: Fold, seen: Survey, topic: str) -> Mapping[int, Watermarks]:
@@ -130,7 +127,7 @@ def _refuse_beyond(
 
     if suspects := beyond(new):
         topics = sorted({topic for topic, _, _ in suspects})
-        marks = {**new, **survey(run.kafka, topics, run.spec.isolation).watermarks}
+        marks = {**new, **run.kafka.survey(topics, run.spec.isolation).watermarks}
         _refuse(
             run.spec,
             "start.group",

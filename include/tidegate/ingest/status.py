@@ -8,9 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import survey
-from tidegate.broker.open_transactions import open_since
 from tidegate.core import partition
 from tidegate.core.cluster_answers import iso
 from tidegate.core.cursor import Watermarks
@@ -26,6 +23,7 @@ from tidegate.lake.files import CommittedFile, live_files
 from tidegate.lake.ledger import Ledger, existing, last_entry
 from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest
+from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.topics import recorded, resolved
 
 FORMAT = 1
@@ -56,7 +54,7 @@ class PipelineState:
 
 
 def read_state(
-    spec: Ingest, store: Store, kafka: KafkaSettings, *, down: str | None = None
+    spec: Ingest, store: Store, kafka: Kafka, *, down: str | None = None
 ) -> PipelineState:
     """Read the ledger and ask the broker, whose errors are returned as the `problem`.
 
@@ -72,7 +70,7 @@ def read_state(
         return without_broker(down)
     try:
         topics = resolved(spec, kafka, fold).topics
-        seen = survey(kafka, topics, spec.isolation)
+        seen = kafka.survey(topics, spec.isolation)
         states = truncation.topic_states(kafka, store, fold, seen, topics, spec.assign)
         seen = seen.only(spec.assign)
     except TidegateError as error:
@@ -125,7 +123,7 @@ def positions(
 
 
 def status(
-    spec: Ingest, store: Store, kafka: KafkaSettings, state: PipelineState | None = None
+    spec: Ingest, store: Store, kafka: Kafka, state: PipelineState | None = None
 ) -> dict[str, Any]:
     """Return the position of each partition that the pipeline reads (contract: `status --json`).
 
@@ -133,7 +131,7 @@ def status(
     answer.
     """
     state = state or read_state(spec, store, kafka)
-    since = open_since(kafka, state.watermarks)
+    since = kafka.open_since(state.watermarks)
     fold = state.fold
     excluded = [*state.excluded, *_hanging(state, since)]
     topics = {}

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.epochs import epoch_ends
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
@@ -18,13 +16,14 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import TopicState
 from tidegate.lake import attempts
 from tidegate.lake.store_protocol import Store
+from tidegate.runs.kafka_protocol import Kafka
 
 Partitions = Mapping[tuple[str, int], int]
 """A number by topic and partition."""
 
 
 def topic_states(
-    kafka: KafkaSettings,
+    kafka: Kafka,
     store: Store,
     fold: Fold,
     seen: Survey,
@@ -38,7 +37,7 @@ def topic_states(
 
 
 def below_cursors(
-    kafka: KafkaSettings, store: Store, fold: Fold, seen: Survey, topics: Iterable[str]
+    kafka: Kafka, store: Store, fold: Fold, seen: Survey, topics: Iterable[str]
 ) -> dict[tuple[str, int], int]:
     """Return the offsets at which logs were truncated below their cursors, by topic and partition.
 
@@ -60,7 +59,7 @@ def below_cursors(
 
 
 def since(
-    kafka: KafkaSettings, epochs: Partitions, seen: Survey, ranges: Iterable[OffsetRange]
+    kafka: Kafka, epochs: Partitions, seen: Survey, ranges: Iterable[OffsetRange]
 ) -> dict[OffsetRange, int]:
     """Return the ranges whose log was truncated since these epochs, and the offset of the cut."""
     checked = list(ranges)
@@ -73,14 +72,14 @@ def since(
     }
 
 
-def _cut(kafka: KafkaSettings, seen: Survey, epochs: Partitions) -> dict[tuple[str, int], int]:
+def _cut(kafka: Kafka, seen: Survey, epochs: Partitions) -> dict[tuple[str, int], int]:
     """Return the end offsets of epochs that have ended; within an epoch, a log only grows."""
     ended = {
         (topic, p): epoch
         for (topic, p), epoch in epochs.items()
         if seen.identities[topic].epochs.get(p) != epoch
     }
-    return epoch_ends(kafka, ended)
+    return dict(kafka.epoch_ends(ended))
 
 
 def of_survey(seen: Survey) -> dict[tuple[str, int], int]:

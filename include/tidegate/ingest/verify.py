@@ -12,9 +12,6 @@ import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import survey
-from tidegate.broker.consumer import reading
 from tidegate.core import columns, layout
 from tidegate.core.cluster_answers import NotUtf8, Reader, Record, Survey, are_equal
 from tidegate.core.entries import Account, Commit
@@ -31,6 +28,7 @@ from tidegate.lake.ledger import Ledger, refuse_absent
 from tidegate.lake.store_protocol import Listed, Store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.findings import Findings
+from tidegate.runs.kafka_protocol import Kafka
 
 Say = Callable[[str], None]
 _TRIES = 3
@@ -38,7 +36,7 @@ _BATCH = 20_000  # rows
 _MOST_OPEN = 200  # files
 
 
-def verify(spec: Ingest, store: Store, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
+def verify(spec: Ingest, store: Store, kafka: Kafka | None, say: Say) -> dict[str, Any]:
     """Check that ledger, plans, manifests, footers and pages agree; return the findings.
 
     Reading the ledger checks its chain of digests, reading the pages their checksums. Every commit
@@ -55,7 +53,7 @@ def verify(spec: Ingest, store: Store, kafka: KafkaSettings | None, say: Say) ->
     plan_of = lru_cache(maxsize=64)(lambda plan_id: plans.load(store, plan_id))
     _check_ranges(fold, findings)
     committed: set[str] = set()
-    with reading(kafka) if kafka and fold.live else nullcontext() as read:
+    with kafka.reading() if kafka and fold.live else nullcontext() as read:
         now = _Now(store, spec, kafka, fold)
         for n, commit in commits.items():
             manifest = audit.check_commit(store, n, commit, plan_of, findings.add)
@@ -92,7 +90,7 @@ def verify(spec: Ingest, store: Store, kafka: KafkaSettings | None, say: Say) ->
 class _Now:
     """The ledger, and the cluster if rows are compared, as they were when they were last asked."""
 
-    def __init__(self, store: Store, spec: Ingest, kafka: KafkaSettings | None, fold: Fold) -> None:
+    def __init__(self, store: Store, spec: Ingest, kafka: Kafka | None, fold: Fold) -> None:
         self.store, self.spec, self._kafka = store, spec, kafka
         self.fold = fold
         self._look()
@@ -103,7 +101,7 @@ class _Now:
         if self._kafka and self.fold.live:
             live = self.fold.live.values()
             topics = sorted({topic for commit in live for topic in commit.topic_ids})
-            self.seen = survey(self._kafka, topics, self.spec.isolation)
+            self.seen = self._kafka.survey(topics, self.spec.isolation)
 
     def has_changed(self) -> bool:
         """Ask again; return whether something is otherwise that may explain a difference."""

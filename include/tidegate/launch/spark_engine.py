@@ -26,21 +26,22 @@ Submit = Callable[[Submission], None]
 """Runs one call of spark-submit to its end; raises what `Application.run` raises."""
 
 
-def _refuse_start(_: Submission) -> None:
-    """Raise ConfigurationError: the `Submit` of a run whose steps start no Spark."""
-    raise ConfigurationError("this run was made for steps that start no Spark")
-
-
 @dataclass(frozen=True)
 class SparkEngine:
-    """The engine of one Spark connection; `submit` is how this process runs spark-submit.
+    """The engine of one Spark connection, for the cluster of one Kafka connection.
 
-    `connection` is the connection with which YARN's applications of earlier attempts are looked
-    for, too: whatever its own master is.
+    By `connection` YARN is asked for applications of earlier attempts, too, whatever its own master
+    is. `submit` is how this process runs spark-submit. Without it, or without `kafka`, the engine
+    only finds and ends them.
     """
 
+    kafka: KafkaSettings | None = None
     connection: SparkConnection = LOCAL
-    submit: Submit = _refuse_start
+    submit: Submit | None = None
+
+    def starting(self, connection: SparkConnection, submit: Submit | None = None) -> SparkEngine:
+        """Return the engine of a Spark connection; without `submit` it starts no application."""
+        return SparkEngine(self.kafka, connection, submit)
 
     @property
     def id(self) -> str:
@@ -62,9 +63,9 @@ class SparkEngine:
         found = re.fullmatch(r"local\[(\*|\d+).*\]", self.connection.master)
         return found and (os.cpu_count() if found[1] == "*" else int(found[1]))
 
-    def refuse(self, kafka: KafkaSettings, conf: Mapping[str, str]) -> None:
-        if self.connection.is_cluster:
-            cluster_mode.refuse(self.connection, kafka, conf)
+    def refuse(self, conf: Mapping[str, str]) -> None:
+        if self.connection.is_cluster and self.kafka:
+            cluster_mode.refuse(self.connection, self.kafka, conf)
 
     def notices(self, store: Store) -> Iterator[str]:
         yield from self.connection.notices
@@ -77,18 +78,21 @@ class SparkEngine:
         attempt: Attempt,
         *,
         store: Store,
-        kafka: KafkaSettings,
         conf: Mapping[str, str],
         places: Sequence[str],
         target_ids: Mapping[str, str] | None = None,
     ) -> Iterator[Application]:
+        if self.kafka is None or self.submit is None:
+            raise ConfigurationError("this run was made for steps that start no Spark")
         with tempfile.TemporaryDirectory(prefix="tidegate-") as temporary:
             # The process list names the attempt: a driver without its submitter is found by that.
             private = Path(temporary, attempt.name)
             private.mkdir(mode=0o700)
-            options, logins = delegation_tokens.split(kafka, private)
+            options, logins = delegation_tokens.split(self.kafka, private)
             whole = replace(job, options={**options, **job.options}, logins=logins)
-            call = submission(whole, private / "job.json", conf, kafka=kafka, spark=self.connection)
+            call = submission(
+                whole, private / "job.json", conf, kafka=self.kafka, spark=self.connection
+            )
             call = for_places(call, *places, spark=self.connection)
             call = replace(call, target_ids=target_ids or {})
             if self.connection.is_cluster:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.fold import Fold
@@ -52,7 +52,7 @@ def show(spec: Ingest) -> dict[str, Any]:
 
 def move(
     spec: Ingest,
-    kafka: KafkaSettings,
+    kafka: KafkaCluster,
     mirror: Mirror,
     *,
     topic: str,
@@ -128,7 +128,7 @@ def move(
 
 
 def adopt(
-    spec: Ingest, kafka: KafkaSettings, mirror: Mirror, *, topic: str, reason: str, by: str
+    spec: Ingest, kafka: KafkaCluster, mirror: Mirror, *, topic: str, reason: str, by: str
 ) -> dict[str, Any]:
     """Adopt a recreated topic: from now on the ledger follows the new topic id.
 
@@ -177,7 +177,7 @@ def _topic_id(spec: Ingest, fold: Fold, topic: str) -> str:
     return fold.topic_ids[topic]
 
 
-def _survey(spec: Ingest, kafka: KafkaSettings, fold: Fold, topic: str) -> Survey:
+def _survey(spec: Ingest, kafka: KafkaCluster, fold: Fold, topic: str) -> Survey:
     seen = survey(kafka, [topic], spec.isolation)
     refuse_another_cluster(spec, kafka, fold, seen.cluster_id)
     if topic not in seen.topic_ids:

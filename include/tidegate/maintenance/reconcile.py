@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.ingest import consumer_group
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
@@ -16,7 +16,7 @@ from tidegate.runs.run import Mirror
 FORMAT = 1
 
 
-def reconcile(spec: Spec, mirror: Mirror | None, kafka: KafkaSettings | None) -> dict[str, Any]:
+def reconcile(spec: Spec, mirror: Mirror | None, kafka: KafkaCluster | None) -> dict[str, Any]:
     """Rewrite each Variable and group offset that differs from the ledger; return all of them.
 
     A Variable that is ahead is not changed; the others are rewritten. `mirror` is None without

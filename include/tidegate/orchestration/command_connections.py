@@ -8,7 +8,7 @@ import os
 from typing import Literal
 
 from tidegate import connections
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.connections import Connection
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.orchestration import metadata_database
@@ -18,7 +18,7 @@ DEFAULT = "spark_default"
 _LOCAL = Connection("spark", "local[*]")
 
 
-def kafka(spec: Spec) -> KafkaSettings:
+def kafka(spec: Spec) -> KafkaCluster:
     """Return a pipeline's Kafka connection; ConfigurationError if it is not defined."""
     return connections.kafka(spec, lambda: _find("Kafka", spec.kafka))
 

@@ -12,7 +12,7 @@ from airflow.sdk import BaseHook, Variable
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from tidegate import connections
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.connections import Connection
 from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
 from tidegate.launch.spark_connection import SparkConnection
@@ -21,7 +21,7 @@ from tidegate.orchestration.metadata_database import DESCRIPTION
 from tidegate.pipelines.spec import Spec
 
 
-def kafka(spec: Spec) -> KafkaSettings:
+def kafka(spec: Spec) -> KafkaCluster:
     """Return a pipeline's Kafka connection, of the same type as Airflow's Kafka provider.
 
     Raises ConfigurationError if it does not exist, else as `of_task`.

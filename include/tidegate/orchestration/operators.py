@@ -81,7 +81,8 @@ class TidegateRunOperator(SparkOperator):
             self.spark = connections.spark(spec)
             flows.of(spec).run_all(
                 run,
-                flows.engine(self.spark, lambda given: self.submit(given, context)),
+                self.spark,
+                lambda given: self.submit(given, context),
                 tasks.task_ended(context),
                 on_planned=lambda planned: tasks.push_plan(run, planned.frozen, context),
                 on_published=lambda published: tasks.push_published(run, published, context),

@@ -83,8 +83,8 @@ def new_run(
 
 def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> Run | EgressRun:
     """Return the run of a task instance; `dag_id` and Airflow's run id identify its plan."""
+    from tidegate.connections import of_run
     from tidegate.orchestration import connections, deployment
-    from tidegate.runs.client_options import of_run
 
     interval = _interval(context)
     ti = context["ti"]
@@ -141,8 +141,7 @@ def plan(run_of: RunOf, context: Context) -> bool:
         run = run_of(context)
         flow = flows.of(run.spec)
         if context["params"].get("dry_run"):
-            engine = flows.engine(connections.spark(run.spec))
-            explained = flow.explain(run, engine, connections.kafka)
+            explained = flow.explain(run, connections.spark(run.spec), connections.kafka)
             logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
             return False
         replan = bool(context["params"].get("replan"))
@@ -165,7 +164,8 @@ def _with_client(run: Run | EgressRun) -> Run | EgressRun:
         home = connections.spark(run.spec).home
     except TidegateError:
         return run
-    return replace(run, engine=flows.engine(replace(LOCAL, home=home)))
+    with_client: EgressRun = flows.with_spark(run, replace(LOCAL, home=home))
+    return with_client
 
 
 def push_plan(run: Run | EgressRun, frozen: Frozen, context: Context) -> None:
@@ -217,8 +217,9 @@ class SparkTask(SparkOperator):
                     "kind: its file was changed during this run. Start a new run"
                 )
             self.spark = connections.spark(run.spec)
-            engine = flows.engine(self.spark, lambda given: self.submit(given, context))
-            flow.work(run, engine, task_ended(context))
+            flow.work(
+                run, self.spark, lambda given: self.submit(given, context), task_ended(context)
+            )
         logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
 
 

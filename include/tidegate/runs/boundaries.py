@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Cluster
 from tidegate.core.boundaries import Boundary, clamped, milliseconds
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
@@ -21,6 +19,7 @@ from tidegate.lake.boundaries import Neighbours, neighbours
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
 from tidegate.lake.unfinished_plans import pending_chunks
+from tidegate.runs.kafka_protocol import Kafka
 
 _HIGHEST_END = (1 << 63) - 1  # of any log
 
@@ -32,7 +31,7 @@ class Topic:
     name: str
     id: str
     marks: Mapping[int, Watermarks]
-    kafka: KafkaSettings
+    kafka: Kafka
     store: Store
     pipeline: str
 
@@ -84,16 +83,17 @@ def _near(topic: Topic, time: datetime) -> Neighbours:
 
 def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[int, int | None]]:
     """Return by time and partition the first offset at or after the time; None if there is none."""
-    found: dict[datetime, dict[int, int | None]] = {}
-    with Cluster(topic.kafka) as cluster:
-        for t in times:
-            asked = {topic.name: topic.marks}
-            first: Mapping[int, int | None] = cluster.offsets_at(asked, milliseconds(t))[topic.name]
-            found[t] = {
-                p: o if (o := first[p]) is not None and o < m.end else None
-                for p, m in topic.marks.items()
-            }
-    return found
+    asked = {topic.name: topic.marks}
+    found = topic.kafka.offsets_at(asked, [milliseconds(time) for time in times])
+    return {
+        time: {
+            p: o
+            if (o := found[milliseconds(time)][topic.name][p]) is not None and o < m.end
+            else None
+            for p, m in topic.marks.items()
+        }
+        for time in times
+    }
 
 
 def _all_partitions(

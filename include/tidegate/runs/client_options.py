@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines.spec import Egress, Ingest, Spec
+from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import AnyRun
 from tidegate.settings.merged import Effective, Origin, merged
 from tidegate.settings.setting import Place
@@ -22,7 +22,7 @@ _SHOWN = {each.name for each in TABLE if each.place is Place.SPARK}
 
 
 def effective(
-    spec: Spec, kafka: KafkaSettings, of_spark: Mapping[str, str]
+    spec: Spec, kafka: Kafka, of_spark: Mapping[str, str]
 ) -> dict[str, dict[str, str | None]]:
     """Return each setting of Spark's source or sink, of Kafka's pools, and of `spark.conf`, that
     has not the default of Spark or Kafka. `of_spark` are those of the Spark connection.
@@ -44,7 +44,7 @@ def explained(run: AnyRun) -> dict[str, dict[str, str | None]]:
     return effective(run.spec, run.kafka, run.engine.settings)
 
 
-def _of_source(spec: Ingest, kafka: KafkaSettings) -> dict[str, Effective]:
+def _of_source(spec: Ingest, kafka: Kafka) -> dict[str, Effective]:
     given = dict(spec.source_options)
     if "isolation" in spec.model_fields_set:
         given["kafka.isolation.level"] = spec.isolation
@@ -54,7 +54,7 @@ def _of_source(spec: Ingest, kafka: KafkaSettings) -> dict[str, Effective]:
     return found
 
 
-def _of_sink(spec: Egress, kafka: KafkaSettings) -> dict[str, Effective]:
+def _of_sink(spec: Egress, kafka: Kafka) -> dict[str, Effective]:
     """Return those of the sink; what Tidegate derives from the others is Tidegate's."""
     found = merged(Place.SINK, spec.target.settings, kafka.options)
     chosen = producer_settings.settings(spec.target.producer_settings, kafka.options)
@@ -64,17 +64,6 @@ def _of_sink(spec: Egress, kafka: KafkaSettings) -> dict[str, Effective]:
         if value != DEFAULTS.get(name, value)
     }
     return dict(sorted((derived | found).items()))
-
-
-def of_run(settings: KafkaSettings, spec: Spec, *by: str) -> KafkaSettings:
-    """Return the settings for the planner of a run: its tries are those of Spark's look-ups.
-
-    `by` are the step, the run id and the attempt.
-    """
-    given = spec.source_options if isinstance(spec, Ingest) else spec.target.reading_options
-    tries = given.get("fetchOffset.numRetries")
-    pause = int(given.get("fetchOffset.retryIntervalMs", 1000)) / 1000
-    return settings.used_by(client_name(spec, *by), int(tries) if tries else None, pause)
 
 
 def client_name(spec: Spec, *by: str) -> str:
@@ -97,7 +86,7 @@ def naming_pipeline(spec: Spec) -> Iterator[None]:
         raise ConfigurationError(f"pipeline {spec.name!r}: {error}") from None
 
 
-def refuse_contradictions(spec: Spec, kafka: KafkaSettings) -> None:
+def refuse_contradictions(spec: Spec, kafka: Kafka) -> None:
     """Raise ConfigurationError for options that Kafka's clients refuse beside the connection's."""
     with naming_pipeline(spec):
         refuse_options(spec, kafka.connection, kafka.options)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.fold import Fold
 from tidegate.errors import IdentityChanged
 from tidegate.pipelines.spec import Ingest, Spec
+from tidegate.runs.kafka_protocol import Kafka
 
 
-def refuse_another_cluster(spec: Spec, kafka: KafkaSettings, fold: Fold, cluster_id: str) -> None:
+def refuse_another_cluster(spec: Spec, kafka: Kafka, fold: Fold, cluster_id: str) -> None:
     """Raise IdentityChanged if the ledger's offsets are those of another cluster."""
     if fold.cluster_id in (None, cluster_id):
         return

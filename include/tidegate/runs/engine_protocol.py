@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.spark.job_files import KafkaJob
@@ -48,7 +47,10 @@ class Application(Protocol):
 
 
 class Engine(Protocol):
-    """Where and with what the applications of a run are started: a Spark connection."""
+    """Where and with what the applications of a run are started.
+
+    It knows the Spark connection and the Kafka connection of the run.
+    """
 
     @property
     def id(self) -> str:
@@ -66,7 +68,7 @@ class Engine(Protocol):
     def tasks_at_once(self) -> int | None:
         """The number of tasks that run at once; None if it is not known before the start."""
 
-    def refuse(self, kafka: KafkaSettings, conf: Mapping[str, str]) -> None:
+    def refuse(self, conf: Mapping[str, str]) -> None:
         """Raise ConfigurationError, with all complaints, if an application could not run.
 
         `conf` are the pipeline's settings of Spark. Nothing outside of this process is asked.
@@ -81,14 +83,13 @@ class Engine(Protocol):
         attempt: Attempt,
         *,
         store: Store,
-        kafka: KafkaSettings,
         conf: Mapping[str, str],
         places: Sequence[str],
         target_ids: Mapping[str, str] | None = None,
     ) -> AbstractContextManager[Application]:
         """Give a job to an application that is not started yet.
 
-        The engine adds the options and logins of `kafka`. `conf` wins over all other settings.
+        The engine adds the options and logins of the Kafka connection. `conf` wins over all others.
         What application and submitter exchange is deleted at the end of the block, or is in the
         directory of `attempt` in the lake, which the caller deletes. If the submitter is killed,
         what is left elsewhere expires, and is of no use without the lake. `places` are all paths

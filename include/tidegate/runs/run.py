@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Generic, Protocol, TypeVar
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Asked, Backfill, Dates, FileReplay, Live, Replay
@@ -20,6 +19,7 @@ from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store, Stores
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.runs.engine_protocol import Engine
+from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.steps import OnProgress
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class AnyRun:
     """
 
     spec: Spec
-    kafka: KafkaSettings
+    kafka: Kafka
     dag_id: str
     run_id: str
     window_date: date
@@ -139,7 +139,7 @@ class EgressRun(AnyRun):
     task: Mapping[str, Any] | None = None
     resend: bool = False
     asked: Replay | FileReplay | None = None
-    source_kafka: KafkaSettings | None = None
+    source_kafka: Kafka | None = None
 
     @property
     def key(self) -> str:
@@ -212,6 +212,6 @@ def open_run(run: AnyKind) -> OpenRun[AnyKind]:
     Raises LakeUnsafe on a store without atomic create-if-absent, LedgerCorrupt for a damaged
     ledger, ConfigurationError if its engine cannot be used as it is configured.
     """
-    run.engine.refuse(run.kafka, run.spark_conf)
+    run.engine.refuse(run.spark_conf)
     store = run.store()
     return OpenRun(run, store, run.ledger(store))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Cluster
 from tidegate.core.fold import Fold
 from tidegate.errors import UnknownTopic
 from tidegate.pipelines.spec import Ingest
+from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import Run
 
 
-def resolved(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> Ingest:
+def resolved(spec: Ingest, kafka: Kafka, fold: Fold) -> Ingest:
     """Return the spec with the topics that its pattern matches in Kafka or in the ledger.
 
     A topic that was deleted stays in the list, so that it is reported. UnknownTopic if no topic
@@ -20,8 +19,7 @@ def resolved(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> Ingest:
     """
     if spec.pattern is None:
         return spec
-    with Cluster(kafka) as cluster:
-        names = cluster.topics()
+    names = kafka.topics()
     topics = spec.select({*names, *fold.topic_ids})
     if not topics:
         raise UnknownTopic(

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, survey
 from tidegate.broker.consumer import reading
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import columns
 from tidegate.core.boundaries import milliseconds
 from tidegate.core.cluster_answers import Record, iso
@@ -30,7 +30,7 @@ _UNTYPED = {*columns.NAMES, *columns.FROM_THE_LEDGER, "window_date", UNDECODABLE
 
 def peek(
     spec: Ingest,
-    kafka: KafkaSettings,
+    kafka: KafkaCluster,
     topic: str,
     *,
     partition: int | None = None,

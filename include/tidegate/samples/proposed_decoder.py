@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import reading
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import sampled_columns, schema
 from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding, of_topic
 from tidegate.core.fold import Fold
@@ -35,14 +35,14 @@ class Proposal(NamedTuple):
     records: int
 
 
-def proposed(spec: Ingest, kafka: KafkaSettings, topics: Sequence[str]) -> dict[str, Proposal]:
+def proposed(spec: Ingest, kafka: KafkaCluster, topics: Sequence[str]) -> dict[str, Proposal]:
     """Return a proposal for each topic that has records. Raises the errors of a broker."""
     sampled = _sampled(spec, kafka, topics, RECORDS)
     return {topic: Proposal(decoder(_values(each)), len(each)) for topic, each in sampled.items()}
 
 
 def fit(
-    spec: Ingest, kafka: KafkaSettings, spark: SparkConnection, most: int
+    spec: Ingest, kafka: KafkaCluster, spark: SparkConnection, most: int
 ) -> dict[str, dict[str, Any]]:
     """Return, by topic with records, what of a sample does not fit the declared columns.
 
@@ -98,7 +98,7 @@ def better_than(declared: Decoding, values: list[bytes], faults: Iterable[str]) 
 
 
 def _sampled(
-    spec: Ingest, kafka: KafkaSettings, topics: Sequence[str], most: int
+    spec: Ingest, kafka: KafkaCluster, topics: Sequence[str], most: int
 ) -> dict[str, list[KeyAndValue]]:
     """Return the keys and values of at most about so many of the newest records of each topic.
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from support import client_configs, ingest_steps, oracle_client, topic_records
 from support.cli_user import Terminal
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import ConfigurationError, WindowRefused
 from tidegate.pipelines.spec import Ingest, parse
@@ -40,7 +40,7 @@ class Source:
     def run(self, *, name: str = "p", run_id: str = "r", asked: Asked = LIVE, **keys: Any) -> Run:
         spec = parse({**LEAST, "name": name, "lake": str(self.home), **keys})
         assert isinstance(spec, Ingest)
-        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.broker.bootstrap})
+        kafka = KafkaCluster("kafka_default", {"bootstrap.servers": self.broker.bootstrap})
         return Run(spec, kafka, "dag", run_id, date(2026, 1, 1), asked=asked, **HERE)
 
     def planned(self, **given: Any) -> dict[int, tuple[int, int]]:

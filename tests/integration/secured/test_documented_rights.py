@@ -18,7 +18,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from support import doc_pages, in_process, spark_session, topic_reader, topic_records
 from support.cli_user import Terminal
 from support.secured_broker import PASSWORD, SecuredBroker
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.spark.failures import thrown
 
 ROW = re.compile(r"\| (.+) \| ([A-Z_]+) \| the (topics|target topics|group) \| (.+) \|")
@@ -182,7 +182,7 @@ def test_describe_suffices_to_look_at_offsets(world: World) -> None:
     assert world.terminal.json("offsets", "show", "p")["offsets"] == {topic: {"0": 100, "1": 100}}
     error = world.terminal.json("explain", "p", code=3)["error"]
     assert (error["name"], "READ" in error["message"]) == ("NotAuthorised", True)
-    login = KafkaSettings("k", world.terminal.extra).for_spark(world.terminal.home)
+    login = KafkaCluster("k", world.terminal.extra).for_spark(world.terminal.home)
     source = spark_session.shared().read.format("kafka").options(**login, subscribe=topic)
     rows = source.load()
     assert rows.rdd.getNumPartitions() == 2  # the driver has looked their offsets up

@@ -5,6 +5,7 @@ from unittest import mock
 
 import pytest
 
+from support.kafka_answers import answer
 from tidegate.cli import main, maintenance
 from tidegate.doctor import machine
 from tidegate.doctor import pipeline as pipeline_checks
@@ -38,7 +39,7 @@ def lakes(tmp_path, monkeypatch):
     monkeypatch.setattr(LocalStore, "names", broken)
     monkeypatch.setattr(maintenance, "variables", lambda: NO_MIRROR)
     unreachable = mock.Mock(side_effect=BrokerUnreachable("no broker answered"))
-    monkeypatch.setattr("tidegate.ingest.status.survey", unreachable)
+    answer(monkeypatch, survey=unreachable)
     return errors
 
 

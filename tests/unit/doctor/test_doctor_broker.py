@@ -10,7 +10,7 @@ import pytest
 
 from support.doctor_checks import overwrite, states_and_text
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.retention import Retention
 from tidegate.core import layout
 from tidegate.core.cluster_answers import Survey, TargetState, TargetSurvey, TopicIdentity
@@ -32,7 +32,7 @@ from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import EgressRun
 
-KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
 SPARK = SparkConnection("spark_default", "local[2]")
 HOUR = 3_600_000
 DAY = Retention(24 * HOUR, None)

@@ -12,7 +12,7 @@ import pytest
 from support.doctor_checks import commit, overwrite, states_and_text
 from support.toy_engine import HERE
 from tidegate import faults
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.retention import Retention
 from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
@@ -25,7 +25,7 @@ from tidegate.lake.store import LocalStore
 from tidegate.launch import jars
 from tidegate.runs.run import Run
 
-KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
 HOUR = 3_600_000
 DAY = Retention(24 * HOUR, None)
 TWO_HOURS = Retention(2 * HOUR, None)

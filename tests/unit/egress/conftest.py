@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.egress_world import World, commit_range, lake_ledger, target_of
+from support.kafka_answers import answer
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Adoption, Origin
 from tidegate.lake.ledger import Ledger
@@ -28,7 +29,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     def dead(_: Mapping[str, Any], attempt: str, *__: Any, **___: Any) -> bool:
         return attempt not in world.alive
 
-    monkeypatch.setattr("tidegate.egress.plan.survey_target", survey)
+    answer(monkeypatch, survey_target=survey)
     monkeypatch.setattr("tidegate.egress.takeover.is_dead", dead)
     monkeypatch.setattr(
         "tidegate.egress.release.is_alive", lambda _, attempt: attempt in world.alive

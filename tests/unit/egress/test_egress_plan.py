@@ -22,8 +22,9 @@ from support.egress_world import (
     sends_window,
     target_of,
 )
+from support.kafka_answers import answer
 from tidegate import flows
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.core.fold import RESEND
 from tidegate.core.offsets import OffsetRange
@@ -274,7 +275,7 @@ def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch)
         asked.append(create_with if make else None)
         return world.target
 
-    monkeypatch.setattr("tidegate.egress.plan.survey_target", survey)
+    answer(monkeypatch, survey_target=survey)
     world.settings = {"target": {"topic": "t", "partitions": 3}}
     world.put(a="1")
     assert [f.name for f in planning.preview(world.open())[0].files] == ["a"]
@@ -304,7 +305,7 @@ def test_a_timeout_of_the_connection_that_contradicts_the_pipeline(
     world.plan()
     extra = {"bootstrap.servers": "nowhere:1", "request.timeout.ms": 60_000}
     monkeypatch.setattr(
-        "support.egress_world.KafkaSettings", lambda name, _: KafkaSettings(name, extra)
+        "support.egress_world.KafkaCluster", lambda name, _: KafkaCluster(name, extra)
     )
     for step in (world.send, lambda: world.plan("other"), lambda: explain(world.open("third"))):
         with pytest.raises(
@@ -334,7 +335,7 @@ def test_explain_shows_settings_with_their_origins(
     world.put(a="x\n")
     extra = {"bootstrap.servers": "nowhere:1", "request.timeout.ms": 400_000}
     monkeypatch.setattr(
-        "support.egress_world.KafkaSettings", lambda name, _: KafkaSettings(name, extra)
+        "support.egress_world.KafkaCluster", lambda name, _: KafkaCluster(name, extra)
     )
     form = explain(world.open())
     assert form["settings"] == {

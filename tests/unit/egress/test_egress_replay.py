@@ -18,10 +18,11 @@ from support.egress_world import (
     sends_window,
     target_of,
 )
+from support.kafka_answers import answer
 from support.toy_engine import TOY
 from tidegate import flows
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Survey, TargetSurvey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import REPLAY
@@ -181,7 +182,7 @@ def test_a_window_by_time_that_cannot_be_sent_again(
     marks = {0: Watermarks(0, 210, 210), 1: Watermarks(0, 50, 50), 2: Watermarks(0, 7, 7)}
     identities = {"src": TopicIdentity(topic_id, dict.fromkeys(marks, 0))} if topic_id else {}
     seen = Survey("elsewhere", identities, {"src": marks} if topic_id else {})
-    monkeypatch.setattr(replay, "survey", lambda *_: seen)
+    answer(monkeypatch, survey=lambda *_: seen)
     answers = cycle([{0: 10, 1: 0, 2: 0}, dict.fromkeys(marks)])
     monkeypatch.setattr(Cluster, "__init__", lambda *_: None)
     monkeypatch.setattr(Cluster, "__exit__", lambda *_: None)
@@ -189,7 +190,7 @@ def test_a_window_by_time_that_cannot_be_sent_again(
     monkeypatch.setattr(timestamps, "_latest", lambda *_: 0)  # its files are names only
     window = {
         **replay_of(NOON, ONE),
-        "source_kafka": KafkaSettings("k", {"bootstrap.servers": "s:1"}),
+        "source_kafka": KafkaCluster("k", {"bootstrap.servers": "s:1"}),
     }
     with pytest.raises(WindowRefused) as refused:
         world.plan(**window)
@@ -210,7 +211,7 @@ def test_a_refused_window_makes_no_topic(world: World, monkeypatch: pytest.Monke
         asked.append(create_with if make else None)
         return world.target
 
-    monkeypatch.setattr("tidegate.egress.plan.survey_target", survey)
+    answer(monkeypatch, survey_target=survey)
     world.settings |= {"target": {"topic": "t", "partitions": 3}}
     with pytest.raises(WindowRefused):
         world.plan(**replay_of("90", "130"))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from support.kafka_answers import answer
 from tidegate import flows
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import layout, row_digest
 from tidegate.core.cluster_answers import Record, Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -24,7 +25,7 @@ from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Egress, parse
 
-KAFKA = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
+KAFKA = KafkaCluster("k", {"bootstrap.servers": "nowhere:1"})
 OWN = (("h", b"1"), ("h", None))
 
 Log = dict[int, list[Record]]
@@ -130,9 +131,9 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
 
         yield read
 
-    monkeypatch.setattr(verifying, "survey", survey)
-    monkeypatch.setattr(verifying, "reading", reading)
-    monkeypatch.setattr(verifying, "compacted", lambda *_: set())
+    answer(monkeypatch, survey=survey)
+    answer(monkeypatch, reading=reading)
+    answer(monkeypatch, compacted=lambda *_: set())
     return target
 
 
@@ -238,7 +239,7 @@ def test_what_compaction_and_retention_have_left(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a topic with both: what is gone is counted, and is no difference."""
-    monkeypatch.setattr(verifying, "compacted", lambda *_: {"t"})
+    answer(monkeypatch, compacted=lambda *_: {"t"})
     target.sends("1", 20)
     del target.log[0][2:17]
     assert target.verify() == []

@@ -159,7 +159,7 @@ def test_a_mark_in_s3_gets_the_jars_and_settings(
         submitted.append(given)
         raise StageFailed("no Spark")
 
-    opened = world.open("r", engine=SparkEngine(LOCAL, submit))
+    opened = world.open("r", engine=SparkEngine(world.kafka, LOCAL, submit))
     monkeypatch.setattr(type(opened.store), "native", lambda _, path: f"s3a://bucket/{path}")
     with pytest.raises(SendFailed):
         send(opened, lambda _: False)

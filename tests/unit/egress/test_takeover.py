@@ -249,7 +249,7 @@ def send(world: World, application: Callable[[EgressJob, Path], None], jobs: lis
     from tidegate.egress.send import send as step
     from tidegate.runs.run import open_run
 
-    run = world.run(engine=SparkEngine(YARN, played(world, application, jobs)))
+    run = world.run(engine=SparkEngine(world.kafka, YARN, played(world, application, jobs)))
     return step(open_run(run), lambda _: False)
 
 

@@ -10,6 +10,7 @@ import pytest
 from support import ingest_world
 from support.ingest_steps import explain, ingest, plan
 from support.ingest_world import ranges
+from support.kafka_answers import answer
 from tidegate import flows
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cluster_answers import Survey
@@ -17,7 +18,7 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import PartitionsLeftOut, WindowRefused
-from tidegate.ingest import backfill, report, status
+from tidegate.ingest import backfill, status
 from tidegate.ingest.coverage import intervals
 
 
@@ -26,9 +27,8 @@ def world(tmp_path, monkeypatch):
     marks = {p: Watermarks(0, 100, 100) for p in range(4)}
     world = ingest_world.make(tmp_path, monkeypatch, marks, max_records=1000)
     world.settings |= {"topics": [], "assign": {"t": [0, 2]}, "start": "latest"}
-    monkeypatch.setattr(status, "survey", world.survey)
-    for module in (status, report):
-        monkeypatch.setattr(module, "open_since", lambda *_: {})
+    answer(monkeypatch, survey=world.survey)
+    answer(monkeypatch, open_since=lambda *_: {})
     return world
 
 
@@ -115,8 +115,8 @@ def test_what_explain_status_and_report_show(world):
     assert list(explained["topics"]["t"]["partitions"]) == ["0", "1"]
     spec = world.run("any").spec
     store = flows.store(spec)
-    state = status.read_state(spec, store, None)
-    shown = status.status(spec, store, None, state)
+    state = status.read_state(spec, store, world.run("any").kafka)
+    shown = status.status(spec, store, world.run("any").kafka, state)
     lag = {p: each["lag"] for p, each in shown["topics"]["t"]["partitions"].items()}
     assert lag == {"0": 0, "1": 150}
     assert [(each["partition"], each["reason"]) for each in shown["problems"]] == [
@@ -129,12 +129,12 @@ def test_what_explain_status_and_report_show(world):
 
 def test_a_topic_that_does_not_exist(world, monkeypatch):
     """The way out names the key that has it; of one that was read, too."""
-    monkeypatch.setattr(status, "survey", lambda *_: Survey("cluster", {}, {}))
+    answer(monkeypatch, survey=lambda *_: Survey("cluster", {}, {}))
     for key in ("assign", "topics"):
         given = {"topics": ["t"], "assign": None} if key == "topics" else {}
         world.settings |= given
         spec = world.run("any").spec
-        (problem,) = status.status(spec, flows.store(spec), None)["problems"]
+        (problem,) = status.status(spec, flows.store(spec), world.run("any").kafka)["problems"]
         assert problem["fix"].endswith(f"grant DESCRIBE on it, or correct `{key}`")
 
 

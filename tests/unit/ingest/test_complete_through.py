@@ -7,8 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from support import ingest_steps, staged_attempts
+from support.kafka_answers import answer
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import layout
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cluster_answers import Survey, TopicIdentity
@@ -17,13 +18,13 @@ from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Dates
 from tidegate.errors import ConfigurationError
-from tidegate.ingest import backfill, drafting, plan, report
+from tidegate.ingest import backfill, plan
 from tidegate.ingest.complete_through import is_complete_through
 from tidegate.lake import committing, plans
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
 
-KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
 PLAN = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10), OffsetRange("u", 0, 0, 2)))
 MILLISECOND = timedelta(milliseconds=1)
 SURVEYED = "2024-05-01T10:00:00+00:00"
@@ -47,10 +48,9 @@ class Kafka:
 @pytest.fixture
 def kafka(monkeypatch):
     kafka = Kafka()
-    for module in (drafting, report):
-        monkeypatch.setattr(module, "survey", kafka.survey)
-        monkeypatch.setattr(module, "expiries", lambda *_: {})
-    monkeypatch.setattr(report, "open_since", lambda *_: {})
+    answer(monkeypatch, survey=kafka.survey)
+    answer(monkeypatch, expiries=lambda *_: {})
+    answer(monkeypatch, open_since=lambda *_: {})
     return kafka
 
 

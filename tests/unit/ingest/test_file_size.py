@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidegate.broker.client_settings import KafkaSettings
+from support.kafka_answers import answer
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.files import LakeFile, Part
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
@@ -13,7 +14,7 @@ from tidegate.ingest import file_size
 from tidegate.lake import attempts
 from tidegate.lake.store import LocalStore
 
-KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
 MIB = 1024 * 1024
 
 
@@ -43,7 +44,7 @@ def decide(tmp_path, monkeypatch):
             ]
             return SimpleNamespace(files=listed)
 
-        monkeypatch.setattr(file_size, "largest_mean_size", sampled)
+        answer(monkeypatch, mean_size=sampled)
         monkeypatch.setattr(attempts, "committed", manifest)
         fold = Fold() if files is None else Fold(live={3: "commit"})
         store = LocalStore(tmp_path)

@@ -5,6 +5,7 @@ import pytest
 from support import ingest_world, staged_attempts, store_requests
 from support.ingest_steps import ingest, plan, publish, stage, verdict
 from support.ingest_world import ranges
+from support.kafka_answers import answer
 from tidegate.core import layout
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -23,8 +24,7 @@ from tidegate.errors import (
     RowsMissing,
     StageFailed,
 )
-from tidegate.ingest import drafting, sealing, truncation
-from tidegate.ingest import report as reports
+from tidegate.ingest import drafting
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.spark.answers import LocalAnswers
@@ -341,9 +341,8 @@ def two_topics(world, monkeypatch):
         marks = {"t": world.marks, "u": {0: Watermarks(0, 100, 100)}}
         return Survey(now["cluster"], identities, marks)
 
-    for module in (drafting, sealing, reports):
-        monkeypatch.setattr(module, "survey", survey)
-    monkeypatch.setattr(truncation, "epoch_ends", lambda *_: {})
+    answer(monkeypatch, survey=survey)
+    answer(monkeypatch, epoch_ends=lambda *_: {})
     return now
 
 
@@ -457,7 +456,7 @@ def test_a_lake_that_was_unmounted_while_a_run_was_planned(world, monkeypatch):
             lake.mkdir()
         return world.survey()
 
-    monkeypatch.setattr(drafting, "survey", unmounted)
+    answer(monkeypatch, survey=unmounted)
     with pytest.raises(LedgerCorrupt, match="is missing since it was read"):
         ingest(world.run("two"), world.submit())
     assert world.rows == {}

@@ -263,4 +263,4 @@ def test_a_partition_that_has_no_epoch_now_is_asked_for_its_end(world):
     """No epoch is not the same epoch."""
     world.leaderless, world.epoch, world.began = {0}, 1, {1: 60}
     r = OffsetRange("t", 0, 0, 100)
-    assert truncation.since(None, {("t", 0): 0}, world.survey(), [r]) == {r: 60}
+    assert truncation.since(world.run("one").kafka, {("t", 0): 0}, world.survey(), [r]) == {r: 60}

@@ -8,13 +8,14 @@ import pytest
 
 from support import ingest_world
 from support.ingest_steps import explain, ingest
+from support.kafka_answers import answer
 from tidegate import flows
 from tidegate.cli import render_ingest
 from tidegate.core.cursor import Watermarks
 from tidegate.core.partition import FIXES, LeftOut, Reason
 from tidegate.doctor import pipeline
 from tidegate.errors import PartitionsLeftOut
-from tidegate.ingest import report, status
+from tidegate.ingest import status
 
 DOCS = Path(__file__).parents[3] / "docs"
 DAY = 86_400_000
@@ -25,10 +26,9 @@ def world(tmp_path, monkeypatch):
     """Both partitions of a topic are read up to 100."""
     marks = {0: Watermarks(0, 100, 100), 1: Watermarks(0, 100, 100)}
     world = ingest_world.make(tmp_path, monkeypatch, marks, max_records=1000)
-    for module in (status, pipeline):
-        monkeypatch.setattr(module, "survey", world.survey)
-    for module in (status, report, pipeline):
-        monkeypatch.setattr(module, "open_since", lambda *_: {})
+    answer(monkeypatch, open_since=lambda *_: {})
+    monkeypatch.setattr(pipeline, "survey", world.survey)
+    monkeypatch.setattr(pipeline, "open_since", lambda *_: {})
     cluster = mock.MagicMock(**{"id.return_value": "cluster", "version.return_value": "4.3"})
     cluster.operations.return_value = {}
     cluster.__enter__.return_value = cluster
@@ -121,9 +121,9 @@ def test_a_hanging_transaction(world, monkeypatch):
     world.marks[0] = Watermarks(0, 150, 200)
     now = time.time() * 1000
     for age, expected in ((60_000, []), (DAY, ["t-0: open transaction (offsets 50)"])):
-        for module in (status, pipeline):
-            since = {("t", 0): int(now - age)}
-            monkeypatch.setattr(module, "open_since", lambda *_, since=since: since)
+        since = {("t", 0): int(now - age)}
+        answer(monkeypatch, open_since=lambda *_, since=since: since)
+        monkeypatch.setattr(pipeline, "open_since", lambda *_, since=since: since)
         run = world.run("any")
         state = status.status(run.spec, run.store(), run.kafka)
         assert [str(LeftOut.from_json(each)) for each in state["problems"]] == expected

@@ -9,9 +9,9 @@ import pytest
 from support import ingest_world
 from support.ingest_steps import explain, ingest, plan, stage
 from support.ingest_world import World
+from support.kafka_answers import answer
 from tidegate import faults
-from tidegate.broker import consumer_groups
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerError, ConfigurationError, StageFailed
 from tidegate.faults import FaultInjected
@@ -52,7 +52,7 @@ def test_the_job_has_the_pipelines_options(
     }  # fmt: skip
     run = world.run("manual__2024-05-01T10:00:00+00:00")
     extra = {**run.kafka.extra, "request.timeout.ms": "9000", **of_connection}
-    object.__setattr__(run, "kafka", KafkaSettings("kafka_default", extra))
+    object.__setattr__(run, "kafka", KafkaCluster("kafka_default", extra))
     jobs: list[IngestJob] = []
 
     def do(job: IngestJob, directory: Path) -> None:
@@ -126,7 +126,7 @@ def test_no_group_offset_before_the_commit(world: World, monkeypatch: pytest.Mon
     ahead of the data.
     """
     shown: list[Any] = []
-    monkeypatch.setattr(consumer_groups, "commit", lambda *given: shown.append(given[1:]))
+    answer(monkeypatch, commit=lambda *given: shown.append(given[1:]))
     world.settings["progress_group"] = "lag"
     run = world.run("r")
     with pytest.raises(StageFailed):

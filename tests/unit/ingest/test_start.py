@@ -5,8 +5,9 @@ from datetime import date
 
 import pytest
 
+from support.kafka_answers import answer
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Origin
@@ -16,7 +17,7 @@ from tidegate.ingest import start
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 
-KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
 MARKS = {"t": {0: Watermarks(3, 9, 12), 1: Watermarks(0, 5, 5)}, "u": {0: Watermarks(7, 8, 8)}}
 SEEN = Survey(
     "cluster", {t: TopicIdentity(f"id-{t}", dict.fromkeys(m, 0)) for t, m in MARKS.items()}, MARKS
@@ -26,29 +27,21 @@ TIMES = {"t": {0: AT, 1: LATER}, "u": {0: LATER}}
 
 
 class Broker:
-    """A cluster whose records are all of one time, and a group that has read some of `t`."""
+    """A cluster whose records are all of one time."""
 
     asked = None
 
-    def __init__(self, _):
-        pass
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def offsets_since(self, times):
-        Broker.asked = times
-        late = start.milliseconds(parse(form({"timestamp": LATER})).start.timestamp)
-        return {t: {p: 4 if ms < late else None for p, ms in of.items()} for t, of in times.items()}
+def offsets_since(_, times):
+    Broker.asked = times
+    late = start.milliseconds(parse(form({"timestamp": LATER})).start.timestamp)
+    return {t: {p: 4 if ms < late else None for p, ms in of.items()} for t, of in times.items()}
 
 
 @pytest.fixture(autouse=True)
 def broker(monkeypatch):
-    monkeypatch.setattr(start, "Cluster", Broker)
-    monkeypatch.setattr(start.consumer_groups, "committed", lambda *_: {"t": {0: 5, 7: 1}})
+    answer(monkeypatch, offsets_since=offsets_since)
+    answer(monkeypatch, committed=lambda *_: {"t": {0: 5, 7: 1}})
 
 
 def form(at, **keys):
@@ -186,8 +179,8 @@ def test_a_topic_that_a_pattern_discovers_later_begins_with_its_first_record(at)
 def test_a_group_beyond_the_end_and_a_time_to_come(monkeypatch):
     """Neither is an offset of the log: refused by name, and nothing is recorded."""
     committed = {"t": {0: 12, 1: 6}}
-    monkeypatch.setattr(start.consumer_groups, "committed", lambda *_: committed)
-    monkeypatch.setattr(start, "survey", lambda *_: SEEN)
+    answer(monkeypatch, committed=lambda *_: committed)
+    answer(monkeypatch, survey=lambda *_: SEEN)
     with pytest.raises(ConfigurationError) as refused:
         begun({"group": "g"})
     assert str(refused.value) == (
@@ -208,7 +201,7 @@ def test_a_group_without_offsets_is_a_notice(monkeypatch):
     said = []
     begun({"group": "g"}, said=said)
     assert said == []
-    monkeypatch.setattr(start.consumer_groups, "committed", lambda *_: {})
+    answer(monkeypatch, committed=lambda *_: {})
     assert begun({"group": "g"}, said=said) == EARLIEST
     assert said == ["start.group: group 'g' has committed no offset of t, u: begins at earliest"]
 

@@ -9,6 +9,7 @@ import pytest
 from support import ingest_world
 from support.ingest_steps import ingest
 from support.ingest_world import World
+from support.kafka_answers import answer
 from tidegate import flows
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
@@ -48,8 +49,8 @@ def world(tmp_path, monkeypatch):
     world.marks = {p: Watermarks(0, 60, 60) for p in (0, 1)}
     ingest(world.run("two"), world.submit())
     world.log = Log(world)
-    monkeypatch.setattr(module, "survey", world.survey)
-    monkeypatch.setattr(module, "reading", lambda _: nullcontext(world.log.read))
+    answer(monkeypatch, survey=world.survey)
+    answer(monkeypatch, reading=lambda _: nullcontext(world.log.read))
     return world
 
 

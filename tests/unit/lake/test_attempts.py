@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from support import staged_attempts
+from support.kafka_answers import answer
 from support.staged_attempts import check, plan_of, stage, write_file
 from tidegate.broker.cluster import Watermarks
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import canonical
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.entries import Abandon, Account
@@ -141,9 +143,10 @@ def test_a_manifest_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
         watermarks = {"t": {p: Watermarks(next(starts), 99, 99) for p in (0, 1)}}
         return Survey("cluster", {"t": TopicIdentity("id-t", {})}, watermarks)
 
-    monkeypatch.setattr(sealing, "survey", seen)
+    answer(monkeypatch, survey=seen)
     outcomes = sealing.Outcomes()
-    opened = OpenRun(SimpleNamespace(kafka=None), store, None)
+    kafka = KafkaCluster("k", {"bootstrap.servers": "nowhere:1"})
+    opened = OpenRun(SimpleNamespace(kafka=kafka), store, None)
     sealing.seal(opened, PLAN, [attempt], {}, outcomes)
     assert isinstance(outcomes.unknown[attempt], LakeUnavailable)
     sealing.delete_unfinished(opened, attempt)

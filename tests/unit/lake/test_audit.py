@@ -11,6 +11,7 @@ import pytest
 
 from support import ingest_world, staged_attempts
 from support.ingest_steps import ingest
+from support.kafka_answers import answer
 from tidegate import flows
 from tidegate.core import canonical, layout, replacement
 from tidegate.core.cluster_answers import Record, Survey
@@ -226,8 +227,8 @@ def world(tmp_path, monkeypatch):
         tmp_path, monkeypatch, {0: Watermarks(0, 10, 10), 1: Watermarks(0, 5, 5)}
     )
     ingest(world.run("one"), world.submit())
-    monkeypatch.setattr(module, "survey", world.survey)
-    monkeypatch.setattr(module, "reading", lambda _: nullcontext(lambda *_: iter(())))
+    answer(monkeypatch, survey=world.survey)
+    answer(monkeypatch, reading=lambda _: nullcontext(lambda *_: iter(())))
     return world
 
 
@@ -262,7 +263,7 @@ def test_a_partition_that_vanished_has_nothing_to_compare_with(world):
 
 def test_a_topic_that_is_hidden_has_not_expired(world, monkeypatch):
     """It may be deleted, or hidden from this user: what was not compared is not called clean."""
-    monkeypatch.setattr(module, "survey", lambda *_: Survey("cluster", {}, {}))
+    answer(monkeypatch, survey=lambda *_: Survey("cluster", {}, {}))
     found = against_kafka(world, [])
     assert found["against_kafka"] == {"rows": 0, "expired": 0}
     assert [(each["partition"], each["what"]) for each in found["first"]] == [
@@ -272,7 +273,7 @@ def test_a_topic_that_is_hidden_has_not_expired(world, monkeypatch):
 
 
 def test_a_topic_that_was_taken_out_has_nothing_to_compare_with(world, monkeypatch):
-    monkeypatch.setattr(module, "survey", lambda *_: Survey("cluster", {}, {}))
+    answer(monkeypatch, survey=lambda *_: Survey("cluster", {}, {}))
     run = world.run("any")
     spec = run.spec.model_copy(update={"topics": ("another",)})
     assert verify(spec, flows.store(spec), run.kafka, print)["against_kafka"] == {

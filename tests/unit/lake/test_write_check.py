@@ -7,6 +7,7 @@ from obstore.store import MemoryStore
 
 from support import ingest_world
 from support.ingest_steps import explain
+from support.kafka_answers import answer
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import LakeReadOnly, LakeUnavailable
 from tidegate.lake.store import LocalStore, ObjectStore
@@ -49,7 +50,7 @@ def test_explain_of_a_lake_that_cannot_be_written(
 ) -> None:
     """The run could not begin: explain fails as it would."""
     world = ingest_world.make(tmp_path, monkeypatch, {0: Watermarks(0, 3, 3)})
-    monkeypatch.setattr("tidegate.ingest.explain.expiries", lambda *_: {})
+    answer(monkeypatch, expiries=lambda *_: {})
     assert explain(world.run("r"))["records"] == 3
     assert not world.root.exists()
     world.root = Path("/sys/lake")

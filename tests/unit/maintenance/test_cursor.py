@@ -7,8 +7,9 @@ import pytest
 
 from support import staged_attempts
 from support.ingest_steps import plan
+from support.kafka_answers import answer
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
@@ -27,11 +28,10 @@ from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance import cursor, reconcile
 from tidegate.pipelines.spec import parse
-from tidegate.runs import topics as subscription
 from tidegate.runs import variables as mirrored
 from tidegate.runs.run import Run
 
-KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
 VARIABLE = "tidegate__p__t"
 
 
@@ -307,18 +307,7 @@ def test_a_pattern_on_a_lake_that_is_not_mounted(tmp_path, monkeypatch):
     written.
     """
 
-    class Cluster:
-        def __init__(self, _): ...
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_): ...
-
-        def topics(self):
-            return ["new", "t"]
-
-    monkeypatch.setattr(subscription, "Cluster", Cluster)
+    answer(monkeypatch, topics=lambda _: ["new", "t"])
     form = {"name": "p", "kind": "ingest", "pattern": ".*", "lake": str(tmp_path / "not mounted")}
     variables = Shown({VARIABLE: '{"t":{"0":10,"1":0}}'})
     run = Run(

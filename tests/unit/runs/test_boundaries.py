@@ -9,9 +9,9 @@ import pytest
 
 from support import staged_attempts
 from support.ingest_steps import plan
+from support.kafka_answers import answer
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Cluster
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -19,7 +19,6 @@ from tidegate.core.entries import Abandon, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, WindowRefused
-from tidegate.ingest import drafting, sealing
 from tidegate.lake import plans
 from tidegate.lake.boundaries import neighbours
 from tidegate.lake.ledger import Ledger
@@ -28,7 +27,7 @@ from tidegate.pipelines.spec import parse
 from tidegate.runs import boundaries
 from tidegate.runs.run import LIVE, Run
 
-KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
 DAY = datetime(2024, 5, 1, tzinfo=UTC)
 
 
@@ -47,29 +46,25 @@ class Kafka:
         self.start, self.end, self.log = 0, 0, {}
         self.asked = 0
 
-    def survey(self, *_):
+    def survey(self, _, topics, __):
+        if isinstance(topics, list):  # those of a plan: what is staged is kept from its seal
+            raise BrokerError("no answer")
         marks = {0: Watermarks(self.start, self.end, self.end)}
         return Survey("cluster", {"t": TopicIdentity("id-t", {0: 0})}, {"t": marks})
 
-    def unsealed(self, *_):
-        """Keep what is staged from its seal."""
-        raise BrokerError("no answer")
-
-    def offsets_at(self, _, ms):
-        self.asked += 1
-        late = [offset for offset, second in sorted(self.log.items()) if stamp(second) >= ms]
-        return {"t": {0: late[0] if late else None}}
+    def offsets_at(self, _, __, times):
+        self.asked += len(times)
+        late = {
+            ms: [offset for offset, second in sorted(self.log.items()) if stamp(second) >= ms]
+            for ms in times
+        }
+        return {ms: {"t": {0: found[0] if found else None}} for ms, found in late.items()}
 
 
 @pytest.fixture
 def kafka(monkeypatch):
     kafka = Kafka()
-    monkeypatch.setattr(drafting, "survey", kafka.survey)
-    monkeypatch.setattr(sealing, "survey", kafka.unsealed)
-    monkeypatch.setattr(drafting, "expiries", lambda *_: {})
-    monkeypatch.setattr(Cluster, "__init__", lambda *_: None)
-    monkeypatch.setattr(Cluster, "__exit__", lambda *_: None)
-    monkeypatch.setattr(Cluster, "offsets_at", kafka.offsets_at)
+    answer(monkeypatch, survey=kafka.survey, expiries=lambda *_: {}, offsets_at=kafka.offsets_at)
     return kafka
 
 
@@ -225,9 +220,9 @@ def test_rows_that_are_committed_and_expire_meanwhile(home, kafka, monkeypatch):
         if not kafka.asked:
             fill(home, 60, 80)
             log(kafka, *range(80, 90), start=80, end=90)
-        return ask(*args[1:])
+        return ask(*args)
 
-    monkeypatch.setattr(Cluster, "offsets_at", offsets_at)
+    answer(monkeypatch, offsets_at=offsets_at)
     plan(run_of(home, backfill(65, 75)))
     assert frozen(home) == {65: 65, 75: 75}
 

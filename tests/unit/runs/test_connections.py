@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tidegate.connections import (
+    of_run,
     refuse_wrong_kafka,
 )
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.pipelines.spec import Spec, parse
-from tidegate.runs.client_options import client_name, of_run, refuse_contradictions
+from tidegate.runs.client_options import client_name, refuse_contradictions
 
 PASSWORD = "hunter2"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import date
 
 from support.toy_engine import HERE
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
 from tidegate.pipelines.spec import Ingest, parse
@@ -15,12 +15,12 @@ from tidegate.runs.run import Run
 def test_the_deploy_mode_is_shown_where_the_driver_is_elsewhere() -> None:
     spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"})
     assert isinstance(spec, Ingest)
-    kafka = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
+    kafka = KafkaCluster("k", {"bootstrap.servers": "nowhere:1"})
     run = Run(spec, kafka, "dag", "r", date(2024, 5, 1), **HERE)
     usual = effective(spec, kafka, {})
     assert explained(run) == usual
     elsewhere = replace(
-        run, engine=SparkEngine(SparkConnection("s", "yarn", deploy_mode="cluster"))
+        run, engine=SparkEngine(None, SparkConnection("s", "yarn", deploy_mode="cluster"))
     )
     mode = {"value": "cluster", "origin": "connection"}
     assert explained(elsewhere) == {**usual, "spark.submit.deployMode": mode}
