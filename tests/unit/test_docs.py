@@ -24,7 +24,13 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.launch import jars
 from tidegate.pipelines.spec import Columns, Egress, Ingest, Source, Spark, StartAt, Target
-from tools import benchmarks_page, command_reference, settings_reference, versions_page
+from tools import (
+    benchmarks_page,
+    command_reference,
+    ports_reference,
+    settings_reference,
+    versions_page,
+)
 
 README, CONFIGURATION, STORAGE, JSON, ERRORS = map(
     page,
@@ -117,6 +123,11 @@ def test_the_reference_of_commands_is_up_to_date() -> None:
 def test_the_reference_of_settings_is_up_to_date() -> None:
     """It is generated: `.venv/bin/python tests/tools/settings_reference.py > docs/settings.md`."""
     assert page("docs/settings.md") == settings_reference.text()
+
+
+def test_the_page_of_ports():
+    """It is generated: `.venv/bin/python tests/tools/ports_reference.py > docs/ports.md`."""
+    assert page("docs/ports.md") == ports_reference.text()
 
 
 def test_the_page_of_versions_is_up_to_date() -> None:

@@ -1,0 +1,41 @@
+"""The ports of the heart: Protocols that a stranger could implement."""
+
+import ast
+from collections import Counter
+
+from tools import ports_reference
+
+MOST = {"SourceFiles": 4, "Stores": 2, "Store": 19, "Application": 2, "Engine": 12, "Kafka": 22}
+"""The members of each Protocol. A larger number needs a reason in an ADR."""
+VAGUE = {"Any", "object", "dict[str, Any]", "Mapping[str, Any]"}
+
+
+def test_each_protocol_has_its_ceiling() -> None:
+    found = {node.name: len([*ports_reference.members(node)]) for _, node in _protocols()}
+    assert found == MOST
+
+
+def test_each_function_says_what_it_does() -> None:
+    silent = [
+        f"{node.name}.{member.name}"
+        for _, node in _protocols()
+        for member in ports_reference.members(node)
+        if isinstance(member, ast.FunctionDef) and not ast.get_docstring(member)
+    ]
+    assert silent == []
+
+
+def test_no_type_says_nothing() -> None:
+    """What crosses has a type: a value of the heart, or one of Python's."""
+    vague = Counter(
+        f"{node.name}: {each}"
+        for _, node in _protocols()
+        for member in ports_reference.members(node)
+        for each in ports_reference.annotations(member)
+        if each in VAGUE or "Any" in each.replace("[", " ").replace("]", " ").split()
+    )
+    assert vague == {}
+
+
+def _protocols() -> list[tuple[str, ast.ClassDef]]:
+    return list(ports_reference.protocols())
