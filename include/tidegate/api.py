@@ -100,7 +100,7 @@ def plan(
     LakeUnavailable may be retried.
     """
     this = _run(_spec(pipeline), run_id, kafka, max_records, max_chunks, resend=resend)
-    planned = flows.of(this.spec).plan(this, lambda _: False, replan=replan)
+    planned = flows.of(this.spec).plan(this, replan=replan)
     frozen: Plan = planned.plan
     return frozen
 

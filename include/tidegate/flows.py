@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tidegate.launch.spark_engine import SparkEngine, Submit
     from tidegate.runs.run import EgressRun, Run
 
-TaskEnded = Callable[[Mapping[str, Any]], bool]
-"""Returns whether the Airflow task instance that a claim names as its sender has ended."""
 KafkaOf = Callable[[Spec], "KafkaCluster"]
 """Returns the settings of a pipeline's Kafka connection."""
 
@@ -52,16 +50,16 @@ class Flow:
     replay: Callable[[Any, str | None, KafkaOf, Mapping[str, Any]], dict[str, Any]]
     """(spec, topic, kafka_of, given): settings of a run that replays a window, or files."""
     plan: Callable[..., Any]
-    """(run, task_ended, replan=): the run's Planned, frozen if it had none."""
+    """(run, replan=): the run's Planned, frozen if it had none."""
     work: Callable[..., Any]
-    """(run, spark, submit, task_ended): carry out the Spark step on a Spark connection."""
+    """(run, spark, submit): carry out the Spark step on a Spark connection."""
     publish: Callable[..., Any]
     """(run): commit what is sealed; the run's Published."""
     verdict: Callable[..., None]
     """(run): raise if chunks are missing, or partitions or files were excluded."""
     run_all: Callable[..., Any]
-    """(run, spark, submit, task_ended=, replan=, on_planned=, on_published=, on_progress=): all
-    steps; Published. Without `task_ended`, no task is known to have ended."""
+    """(run, spark, submit, replan=, on_planned=, on_published=, on_progress=): all steps;
+    Published."""
     early_end: Callable[[Any], Any]
     """(run): what a run that ended early leaves behind, as EarlyEnd."""
     explain: Callable[[Any, SparkConnection, KafkaOf], dict[str, Any]]
@@ -151,13 +149,13 @@ INGEST = Flow(
     publishes_partly=True,
     new_run=_complete("tidegate.runs.run.Run"),
     replay=_window_again,
-    plan=lambda run, _, **options: _opening("tidegate.ingest.plan.plan")(run, **options),
-    work=lambda run, spark, submit, _: _opening("tidegate.ingest.stage.stage")(
+    plan=_opening("tidegate.ingest.plan.plan"),
+    work=lambda run, spark, submit: _opening("tidegate.ingest.stage.stage")(
         with_spark(run, spark, submit)
     ),
     publish=_opening("tidegate.ingest.publish.publish"),
     verdict=_opening("tidegate.ingest.publish.verdict"),
-    run_all=lambda run, spark, submit, _=None, **options: lazy("tidegate.ingest.run.ingest")(
+    run_all=lambda run, spark, submit, **options: lazy("tidegate.ingest.run.ingest")(
         with_spark(run, spark, submit), **options
     ),
     early_end=lazy("tidegate.ingest.run.early_end"),
@@ -172,17 +170,22 @@ EGRESS = Flow(
     spark_step="send",
     option="resend",
     publishes_partly=False,
-    new_run=_complete("tidegate.runs.run.EgressRun"),
+    new_run=lambda spec, kafka, senders=None, **settings: _complete("tidegate.runs.run.EgressRun")(
+        spec,
+        kafka,
+        senders=senders or lazy("tidegate.egress.takeover.ProcessSenders")(),
+        **settings,
+    ),
     replay=lazy("tidegate.egress.replay.request"),
     plan=_opening("tidegate.egress.plan.plan"),
-    work=lambda run, spark, submit, task_ended: _opening("tidegate.egress.send.send")(
-        with_spark(run, spark, submit), task_ended
+    work=lambda run, spark, submit: _opening("tidegate.egress.send.send")(
+        with_spark(run, spark, submit)
     ),
     publish=_opening("tidegate.egress.publish.publish"),
     verdict=_opening("tidegate.egress.publish.verdict"),
-    run_all=lambda run, spark, submit, task_ended=lambda _: False, **options: lazy(
-        "tidegate.egress.run.egress"
-    )(with_spark(run, spark, submit), task_ended, **options),
+    run_all=lambda run, spark, submit, **options: lazy("tidegate.egress.run.egress")(
+        with_spark(run, spark, submit), **options
+    ),
     early_end=lazy("tidegate.egress.run.early_end"),
     explain=lambda run, spark, kafka_of: _opening("tidegate.egress.explain.explain")(
         with_spark(run, spark), source_kafka=_kafka_of_lake(run.spec, kafka_of)

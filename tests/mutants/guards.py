@@ -254,8 +254,8 @@ MUTANTS = (
     ),
     Mutant(
         "the submitter is looked for before its driver is ended",
-        "takeover.not_dead",
-        "if not has_ended(sender, claim.attempt, task_ended):",
+        "ProcessSenders.doubt",
+        "if not has_ended(sender, claim.attempt, self.task_ended):",
         "if False:",
         "tests/unit/egress/test_takeover.py::test_while_its_submitter_may_run_nothing_is_ended",
     ),
@@ -276,7 +276,7 @@ MUTANTS = (
     Mutant(
         "no plan is made while a sender may be alive",
         "egress.plan.plan",
-        "if why := not_dead(claim, run.engine, store, task_ended):",
+        "if why := run.senders.doubt(claim, run.engine, store):",
         "if False:",
         "tests/unit/egress/test_egress_claims.py::test_a_sender_that_may_be_alive_stops_other_runs",
     ),

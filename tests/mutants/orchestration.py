@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "tries are compared within one Airflow deployment",
-        "task_ended",
+        "tasks.task_ended",
         'if task["deployment"] != deployment.identity():',
         'if task.get("deployment", deployment.identity()) == "":',
         "tests/dags/test_deployment.py::test_a_task_has_ended_by_what_its_own_deployment_says",

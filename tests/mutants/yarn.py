@@ -37,8 +37,8 @@ MUTANTS = (
     ),
     Mutant(
         "an application is not ended while its submitter may run",
-        "not_dead",
-        "    if not has_ended(sender, claim.attempt, task_ended):\n",
+        "ProcessSenders.doubt",
+        "if not has_ended(sender, claim.attempt, self.task_ended):",
         "    if False:\n",
         f"{_TAKEOVER}::test_while_its_submitter_may_run_nothing_is_ended",
     ),

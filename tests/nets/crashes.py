@@ -146,7 +146,7 @@ def finishes(world: World) -> None:
 
 def plans_to_send(world: World) -> None:
     """The process ends before its claim."""
-    egress_plan.plan(open_run(world.egress_run("first")), lambda _: False)
+    egress_plan.plan(open_run(world.egress_run("first")))
 
 
 def sends_from_above(world: World) -> None:

@@ -31,6 +31,7 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.requests import Backfill, FileReplay, Replay
 from tidegate.egress.release import release
 from tidegate.egress.run import egress
+from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.ingest.run import ingest
 from tidegate.lake import sweeping
@@ -288,7 +289,7 @@ class World:
         asked: FileReplay | None = None,
         do: Do | None = None,
     ) -> None:
-        egress(self.egress_run(run_id, asked, do), lambda _: False)
+        egress(self.egress_run(run_id, asked, do))
 
     def egress_run(
         self, run_id: str, asked: FileReplay | None = None, do: Do | None = None
@@ -296,7 +297,7 @@ class World:
         spec = egress_spec(self.home, tombstones=self.is_edited, is_above=self.is_above)
         return EgressRun(
             spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked, stores=LAKES,
-            engine=ToyEngine(do or self.send),
+            senders=Senders(), engine=ToyEngine(do or self.send),
         )  # fmt: skip
 
     def send_again(self, replay_id: str = "x", run_id: str = "again") -> None:
@@ -436,24 +437,26 @@ class Lakes:
 LAKES = Lakes()
 
 
-@contextmanager
-def held() -> Iterator[str]:
-    """Yield the name of an attempt, whose sender is alive meanwhile."""
-    attempt = secrets.token_hex(8)
-    Now.world.alive.add(attempt)
-    try:
-        yield attempt
-    finally:
-        Now.world.alive.discard(attempt)
+class Senders:
+    """The senders of the world that is played: those that are alive."""
 
+    @contextmanager
+    def holding(self) -> Iterator[str]:
+        attempt = secrets.token_hex(8)
+        Now.world.alive.add(attempt)
+        try:
+            yield attempt
+        finally:
+            Now.world.alive.discard(attempt)
 
-def not_dead(claim: Any, *_: object) -> str | None:
-    return "it runs" if claim.attempt in Now.world.alive else None
+    def identity(self, _: object) -> dict[str, Any]:
+        return sender_identity(None)
+
+    def doubt(self, claim: Any, *_: object) -> str | None:
+        return "it runs" if claim.attempt in Now.world.alive else None
 
 
 REPLACED: dict[str, Any] = {
-    "not_dead": not_dead,
-    "held": held,
     "is_alive": lambda _, attempt: attempt in Now.world.alive,
     "_LOOK_AGAIN": 1e6,
 }

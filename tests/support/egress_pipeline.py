@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 
 from support import topic_reader
-from support.toy_engine import HERE, Do, ToyEngine
+from support.toy_engine import OUTGOING, Do, ToyEngine
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.fold import Fold
 from tidegate.core.requests import Asked
@@ -79,7 +79,7 @@ class EgressPipeline:
 
     def run(self, run_id: str, **others: Any) -> EgressRun:
         return EgressRun(
-            self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), **{**HERE, **others}
+            self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), **{**OUTGOING, **others}
         )
 
     def run_ingest(self, topic: str, run_id: str, asked: Asked = LIVE, **settings: object) -> None:
@@ -118,10 +118,10 @@ class EgressPipeline:
     ) -> dict[str, Any]:
         """Run the pipeline; return the report."""
         run = self.run(run_id, engine=ToyEngine(submit or self.submit, self.kafka), **others)
-        return dict(egress(run, lambda _: False).report)
+        return dict(egress(run).report)
 
     def plan(self, run_id: str = "r") -> planning.Planned:
-        return planning.plan(open_run(self.run(run_id)), lambda _: False)
+        return planning.plan(open_run(self.run(run_id)))
 
     def release(self, how: Literal["resend", "declare sent"]) -> None:
         run = self.run("any")

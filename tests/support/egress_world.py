@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from support import staged_attempts
-from support.toy_engine import HERE, ToyEngine
+from support.toy_engine import OUTGOING, ToyEngine
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import canonical, layout
 from tidegate.core.cluster_answers import TargetState, TargetSurvey
@@ -85,13 +85,13 @@ class World:
 
     def run(self, run_id: str = "r", **others: Any) -> EgressRun:
         day = date(2026, 1, 1)
-        return EgressRun(self.spec, self.kafka, "dag", run_id, day, **{**HERE, **others})
+        return EgressRun(self.spec, self.kafka, "dag", run_id, day, **{**OUTGOING, **others})
 
     def open(self, run_id: str = "r", **others: Any) -> OpenRun[EgressRun]:
         return open_run(self.run(run_id, **others))
 
     def plan(self, run_id: str = "r", **others: Any) -> planning.Planned:
-        return planning.plan(self.open(run_id, **others), lambda _: False)
+        return planning.plan(self.open(run_id, **others))
 
     def send(
         self,
@@ -103,7 +103,7 @@ class World:
     ) -> Delivery | None:
         """Run `send`; the application sends all rows unless another one is given."""
         engine = self.engine(application or sends_all, line)
-        return send(self.open(run_id, engine=engine, **others), lambda _: False)
+        return send(self.open(run_id, engine=engine, **others))
 
     def send_and_publish(
         self, run_id: str = "r", application: Application | None = None, **others: Any

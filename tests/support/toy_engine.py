@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.egress.takeover import ProcessSenders
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import STORES
 from tidegate.lake.store_protocol import Store
@@ -92,6 +93,8 @@ class _Function:
 TOY = ToyEngine()
 HERE: Any = {"stores": STORES, "engine": TOY}
 """What a run is given whose steps start no application."""
+OUTGOING: Any = {**HERE, "senders": ProcessSenders()}
+"""What a run of an egress is given, too."""
 
 
 def submitting(do: Do) -> Callable[..., None]:

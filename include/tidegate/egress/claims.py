@@ -12,8 +12,6 @@ from tidegate.core.judge import Adopt, Lost, Moved, PartlyCovered, Refused
 from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.egress.lake_source import window_of
 from tidegate.egress.plan import root_of
-from tidegate.egress.sender import TaskEnded, sender_identity
-from tidegate.egress.takeover import not_dead
 from tidegate.errors import ConfigurationError, PlanDead, SenderAlive
 from tidegate.lake.attempts import Attempt
 from tidegate.runs.run import EgressRun, OpenRun
@@ -25,7 +23,6 @@ def claim(
     opened: OpenRun[EgressRun],
     plan: Plan,
     target: TargetSurvey,
-    task_ended: TaskEnded,
     attempt: str,
 ) -> Claim | None:
     """Append the claim of a new attempt; return it with the target's ends at the first claim.
@@ -36,7 +33,7 @@ def claim(
     ledger.recheck()  # before the first record, not only before the commit
     open_claim = ledger.fold.claims.get(plan.id)
     run = opened.run
-    if open_claim and (why := not_dead(open_claim, run.engine, opened.store, task_ended)):
+    if open_claim and (why := run.senders.doubt(open_claim, run.engine, opened.store)):
         raise SenderAlive(
             f"plan {plan.id}: attempt {open_claim.attempt} holds the claim, and is not proven "
             f"dead: {why}. Wait; or, if you know that it is, `tidegate release`",
@@ -49,7 +46,7 @@ def claim(
         lane=plan.lane,
         plan_id=plan.id,
         attempt=attempt,
-        sender=sender_identity(run.task, application),
+        sender=run.senders.identity(application),
         files=plan.files,
         topic_ids=plan.topics,
         window=window_of(plan),

@@ -19,8 +19,6 @@ from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
 from tidegate.egress.byte_settings import byte_settings, changed
 from tidegate.egress.lake_source import Unsent, window_of
-from tidegate.egress.sender import TaskEnded
-from tidegate.egress.takeover import not_dead
 from tidegate.errors import ConfigurationError, SenderAlive
 from tidegate.lake import plans, sources
 from tidegate.lake.plans import Frozen
@@ -38,7 +36,7 @@ _RESUMED = "this run resumes it, the next one sends what else waits"
 logger = logging.getLogger(__name__)
 
 
-def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = False) -> Planned:
+def plan(opened: OpenRun[EgressRun], *, replan: bool = False) -> Planned:
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
     The oldest open claim is resumed first, whichever run made it; SenderAlive while its sender is
@@ -56,7 +54,7 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
         return Planned(current, known=True)
     note: dict[str, Any] = {}  # a resumed plan has its own
     if not run.asked and (claim := ledger.fold.oldest_open_claim):
-        if why := not_dead(claim, run.engine, store, task_ended):
+        if why := run.senders.doubt(claim, run.engine, store):
             raise SenderAlive(
                 f"pipeline {run.spec.name!r}: attempt {claim.attempt} of plan {claim.plan_id} is "
                 f"not proven dead: {why}. Wait; or, if you know that it is, `tidegate release`",

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from tidegate.egress.plan import plan
 from tidegate.egress.publish import Published, publish, verdict
 from tidegate.egress.send import send
-from tidegate.egress.sender import TaskEnded
 from tidegate.lake import deliveries
 from tidegate.runs.run import EgressRun, open_run
 from tidegate.runs.steps import NO_PLAN, EarlyEnd, OnProgress, Planned
@@ -15,7 +14,6 @@ from tidegate.runs.steps import NO_PLAN, EarlyEnd, OnProgress, Planned
 
 def egress(
     run: EgressRun,
-    task_ended: TaskEnded,
     *,
     replan: bool = False,
     on_planned: Callable[[Planned], None] = lambda _: None,
@@ -25,9 +23,9 @@ def egress(
     """Plan, send and publish; PartitionsLeftOut at the end if the plan excludes files or ranges."""
     opened = open_run(run)
     opened.on_progress = on_progress
-    planned = plan(opened, task_ended, replan=replan)
+    planned = plan(opened, replan=replan)
     on_planned(planned)
-    send(opened, task_ended)
+    send(opened)
     opened.ledger.recheck()  # Spark may have run for hours
     published = publish(opened)
     on_published(published)

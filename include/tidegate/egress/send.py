@@ -25,7 +25,6 @@ from tidegate.egress.lake_source import (
     open_lake_of,
 )
 from tidegate.egress.plan import living_plan, plan, refuse_unordered, root_of, survey
-from tidegate.egress.sender import TaskEnded, held
 from tidegate.errors import (
     IdentityChanged,
     OutOfMemory,
@@ -64,7 +63,7 @@ class _FilesRefused(Exception):
         self.others = others
 
 
-def send(opened: OpenRun[EgressRun], task_ended: TaskEnded) -> Delivery | None:
+def send(opened: OpenRun[EgressRun]) -> Delivery | None:
     """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
     Returns its manifest; None if the plan was committed before, or has no work. Makes a plan if the
@@ -73,9 +72,9 @@ def send(opened: OpenRun[EgressRun], task_ended: TaskEnded) -> Delivery | None:
     missing rows.
     """
     for _ in ("first", "second"):
-        planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
+        planned = (living_plan(opened) or plan(opened).frozen).plan
         try:
-            return _send(opened, planned, task_ended)
+            return _send(opened, planned)
         except _FilesRefused as refused:
             if opened.run.asked:
                 raise RowsRefused(
@@ -92,7 +91,7 @@ def send(opened: OpenRun[EgressRun], task_ended: TaskEnded) -> Delivery | None:
     )
 
 
-def _send(opened: OpenRun[EgressRun], planned: Plan, task_ended: TaskEnded) -> Delivery | None:
+def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
     run, store, ledger = opened.run, opened.store, opened.ledger
     if run.asked:  # of two requests under one id, the other one may have been planned
         replay.check_request(run, run.asked, ledger.fold, planned)
@@ -107,8 +106,8 @@ def _send(opened: OpenRun[EgressRun], planned: Plan, task_ended: TaskEnded) -> D
     refuse_contradictions(run.spec, run.kafka)
     refuse_unordered(planned, target)
     rows = rows_of(planned, lake)
-    with held() as attempt:
-        claim = claims.claim(opened, planned, target, task_ended, attempt)
+    with run.senders.holding() as attempt:
+        claim = claims.claim(opened, planned, target, attempt)
         if claim is None:
             return None
         faults.point("send.claimed")

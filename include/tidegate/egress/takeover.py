@@ -1,30 +1,49 @@
-"""Whether an open claim may be taken over: its sender must be proven dead."""
+"""The senders of an egress: processes, which may be tasks of Airflow.
+
+Whether an open claim may be taken over is asked here: its sender must be proven dead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate.core.entries import Claim
-from tidegate.egress.sender import TaskEnded, has_ended, is_dead
+from tidegate.egress.sender import TaskEnded, has_ended, held, is_dead, sender_identity
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.engine_protocol import Engine, Unknown
 
 
-def not_dead(claim: Claim, engine: Engine, store: Store, task_ended: TaskEnded) -> str | None:
-    """Return why the sender of an open claim is not proven dead; None is the proof.
+@dataclass(frozen=True)
+class ProcessSenders:
+    """Senders as `tidegate.runs.run.Senders` asks for them.
 
-    An application that may outlive its submitter is ended by `engine`, which waits for its end.
+    `task` identifies the task instance of Airflow that this process is, if it is one: dag, run,
+    task, try and deployment. `task_ended` says of another one whether Airflow knows that it has
+    ended.
     """
-    sender = claim.sender
-    if (application := sender.get("application")) is None:
-        dead = is_dead(sender, claim.attempt, task_ended)
-        return None if dead else f"{_process(sender)} may still run{_proof(sender)}"
-    if not has_ended(sender, claim.attempt, task_ended):
-        return f"its submitter, {_process(sender)}, may still run{_proof(sender)}"
-    end = engine.end(application, Attempt(claim.plan_id, 0, claim.attempt), store)
-    return end.why if isinstance(end, Unknown) else None
+
+    task: Mapping[str, Any] | None = None
+    task_ended: TaskEnded = lambda _: False
+
+    def holding(self) -> AbstractContextManager[str]:
+        return held()
+
+    def identity(self, application: Mapping[str, str] | None) -> dict[str, Any]:
+        return sender_identity(self.task, application)
+
+    def doubt(self, claim: Claim, engine: Engine, store: Store) -> str | None:
+        sender = claim.sender
+        if (application := sender.get("application")) is None:
+            dead = is_dead(sender, claim.attempt, self.task_ended)
+            return None if dead else f"{_process(sender)} may still run{_proof(sender)}"
+        if not has_ended(sender, claim.attempt, self.task_ended):
+            return f"its submitter, {_process(sender)}, may still run{_proof(sender)}"
+        end = engine.end(application, Attempt(claim.plan_id, 0, claim.attempt), store)
+        return end.why if isinstance(end, Unknown) else None
 
 
 def _process(sender: Mapping[str, Any]) -> str:

@@ -83,7 +83,6 @@ class TidegateRunOperator(SparkOperator):
                 run,
                 self.spark,
                 lambda given: self.submit(given, context),
-                tasks.task_ended(context),
                 on_planned=lambda planned: tasks.push_plan(run, planned.frozen, context),
                 on_published=lambda published: tasks.push_published(run, published, context),
             )

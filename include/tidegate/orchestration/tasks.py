@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidegate.core.requests import DataInterval
+    from tidegate.egress.sender import TaskEnded
     from tidegate.lake.plans import Frozen
     from tidegate.runs.run import EgressRun, Run
 
@@ -89,10 +90,13 @@ def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> R
     interval = _interval(context)
     ti = context["ti"]
     if not isinstance(spec, Ingest):  # to find out later whether this sender has ended
-        settings["task"] = {
+        from tidegate.egress.takeover import ProcessSenders
+
+        task = {
             "dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "try": ti.try_number,
             "deployment": deployment.identity(),
         }  # fmt: skip
+        settings["senders"] = ProcessSenders(task, task_ended(context))
     run: Run | EgressRun = flows.of(spec).new_run(
         spec,
         of_run(connections.kafka(spec), spec, ti.task_id, ti.run_id, str(ti.try_number)),
@@ -145,7 +149,7 @@ def plan(run_of: RunOf, context: Context) -> bool:
             logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
             return False
         replan = bool(context["params"].get("replan"))
-        frozen = flow.plan(_with_client(run), task_ended(context), replan=replan).frozen
+        frozen = flow.plan(_with_client(run), replan=replan).frozen
     push_plan(run, frozen, context)
     return bool(frozen.plan.has_work)
 
@@ -217,9 +221,7 @@ class SparkTask(SparkOperator):
                     "kind: its file was changed during this run. Start a new run"
                 )
             self.spark = connections.spark(run.spec)
-            flow.work(
-                run, self.spark, lambda given: self.submit(given, context), task_ended(context)
-            )
+            flow.work(run, self.spark, lambda given: self.submit(given, context))
         logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
 
 
@@ -288,7 +290,7 @@ def refuse(complaint: str) -> None:
     raise AirflowFailException(complaint)
 
 
-def task_ended(context: Context) -> flows.TaskEnded:
+def task_ended(context: Context) -> TaskEnded:
     """Return a function that says whether Airflow knows that a sender's task has ended.
 
     Of a task of another deployment it does not know.

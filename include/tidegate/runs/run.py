@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidegate.core import layout
+from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Asked, Backfill, Dates, FileReplay, Live, Replay
 from tidegate.errors import NotSealed
@@ -41,6 +43,22 @@ class NoMirror:
 
     def write(self, name: str, text: str) -> None:
         pass
+
+
+class Senders(Protocol):
+    """The processes that send rows: this one, and those that hold the claims of others."""
+
+    def holding(self) -> AbstractContextManager[str]:
+        """Give the name of a new attempt: this process is its sender while the block lasts."""
+
+    def identity(self, application: Mapping[str, str] | None) -> dict[str, Any]:
+        """Return who this process is, for a claim; `application` may outlive it."""
+
+    def doubt(self, claim: Claim, engine: Engine, store: Store) -> str | None:
+        """Return why the sender of an open claim is not proven dead; None is the proof.
+
+        An application that may outlive its submitter is ended by `engine`, which waits for its end.
+        """
 
 
 NO_MIRROR = NoMirror()
@@ -129,14 +147,13 @@ class Run(AnyRun):
 class EgressRun(AnyRun):
     """A run of an egress pipeline; `kafka` is the target's.
 
-    `task` identifies Airflow's task instance, to find out later whether this sender is dead.
-    `resend` also sends changed files whose names were sent. `asked` is what is to be
-    sent again: files, or a window of the source's lake, and `source_kafka` the Kafka from which
-    this lake was ingested.
+    `senders` knows which processes send. `resend` also sends changed files whose names were sent.
+    `asked` is what is to be sent again: files, or a window of the source's lake, and `source_kafka`
+    the Kafka from which this lake was ingested.
     """
 
     spec: Egress
-    task: Mapping[str, Any] | None = None
+    senders: Senders = field(kw_only=True)
     resend: bool = False
     asked: Replay | FileReplay | None = None
     source_kafka: Kafka | None = None

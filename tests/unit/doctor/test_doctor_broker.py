@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.doctor_checks import overwrite, states_and_text
-from support.toy_engine import HERE
+from support.toy_engine import OUTGOING
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.retention import Retention
 from tidegate.core import layout
@@ -381,7 +381,7 @@ def test_an_egress_on_a_store_without_create_if_absent(egress, monkeypatch):
         states, _ = states_and_text(lake.check_lake(egress))
     assert ("lake", "failure") in states
     with pytest.raises(LakeUnsafe):
-        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1), **HERE).ledger(store)
+        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1), **OUTGOING).ledger(store)
     store.delete(layout.UNSAFE_STORE)
 
 

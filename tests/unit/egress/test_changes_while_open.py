@@ -47,7 +47,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[object, str, Callabl
 @pytest.mark.usefixtures("lake")
 def test_a_lake_that_was_unmounted(world: World, meanwhile: Any) -> None:
     """The claim must not go into an empty directory: the next run would send the rows again."""
-    egress(world.run("first", engine=world.engine(sends_window)), lambda _: False)
+    egress(world.run("first", engine=world.engine(sends_window)))
     commit_range(world, "new", 1, 50, 60)
     lake, away = world.home / "lake", world.home / "away"
 
@@ -57,12 +57,12 @@ def test_a_lake_that_was_unmounted(world: World, meanwhile: Any) -> None:
 
     meanwhile(sending, "refuse_unordered", unmount)
     with pytest.raises(LedgerCorrupt, match="is missing since it was read"):
-        egress(world.run("second", engine=world.engine(sends_window)), lambda _: False)
+        egress(world.run("second", engine=world.engine(sends_window)))
     assert len(world.ran) == 1
     assert not list(lake.rglob("*.json"))
     shutil.rmtree(lake)
     away.rename(lake)
-    egress(world.run("third", engine=world.engine(sends_window)), lambda _: False)
+    egress(world.run("third", engine=world.engine(sends_window)))
     assert len(world.ran) == 2
 
 
@@ -101,9 +101,9 @@ def test_a_corrected_replay_is_planned_while_the_first_is_sent(
     sent: list[EgressJob] = []
     meanwhile(planning, "draft", lambda: send_whole(world, sent, "a", replay_of()))
     corrected = world.open("b", engine=world.engine(sends_window), **CORRECTED)
-    plan(corrected, lambda _: False)
+    plan(corrected)
     with pytest.raises(ReplayRefused, match="of another request under replay id 'x', came first"):
-        send(corrected, lambda _: False)
+        send(corrected)
     assert (len(sent), world.fold.claims) == (1, {})
     assert len(world.ran) == 1
 
@@ -113,7 +113,7 @@ def test_the_first_is_sent_after_the_corrected_replay_was_opened(world: World) -
     corrected = world.open("b", **CORRECTED)
     world.send_and_publish("a", sends_window, **replay_of())
     with pytest.raises(ReplayRefused):
-        plan(corrected, lambda _: False)
+        plan(corrected)
     assert len(world.ran) == 1
 
 
@@ -126,7 +126,7 @@ def test_a_corrected_replay_is_sent_before_the_first_claims_again(
         sending, "refuse_unordered", lambda: world.send_and_publish("b", sends_window, **CORRECTED)
     )
     with pytest.raises(ReplayRefused, match="give it an id of its own"):
-        send(first, lambda _: False)
+        send(first)
     assert (len(world.ran), world.fold.claims) == (1, {})
     assert publish(world.open("b", **CORRECTED)).report["rows"] > 0
 

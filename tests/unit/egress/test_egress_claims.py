@@ -1,5 +1,6 @@
 """Claims: who sends, what a failed attempt releases, and how a later attempt resumes."""
 
+import itertools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +21,10 @@ from support.egress_world import (
 )
 from support.toy_engine import ToyEngine
 from tidegate.core.entries import Claim
-from tidegate.egress import sender, takeover
+from tidegate.egress import sender
 from tidegate.egress.publish import publish, verdict
 from tidegate.egress.send import send
+from tidegate.egress.takeover import ProcessSenders
 from tidegate.errors import (
     BrokerUnreachable,
     ConfigurationError,
@@ -201,7 +203,7 @@ def test_no_task_of_spark_is_run_twice(world: World) -> None:
     """What a task has sent, another try of it would send again."""
     world.put(a="1")
     engine = world.engine(sends_all)
-    send(world.open("one", engine=engine), lambda _: False)
+    send(world.open("one", engine=engine))
     assert engine.asked[0]["conf"].items() >= spark_conf.RUN_ONCE.items()
 
 
@@ -214,7 +216,7 @@ def test_a_job_that_cannot_be_made_leaves_no_claim(world: World) -> None:
         mock.patch.object(engine, "application", refuse),
         pytest.raises(ConfigurationError, match="not installed"),
     ):
-        send(world.open("one", engine=engine), lambda _: False)
+        send(world.open("one", engine=engine))
     assert world.fold.claims == {}
     assert world.send_and_publish("two")["files"] == ["a"]
 
@@ -269,18 +271,18 @@ def test_two_runs_find_the_same_dead_sender(world: World, monkeypatch: pytest.Mo
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
-    looked = takeover.not_dead
 
-    def dead_but_slow(*_: Any, **__: Any) -> None:
-        monkeypatch.setattr("tidegate.egress.claims.not_dead", lambda *_, **__: None)
-        with pytest.raises(SendFailed):
-            world.send("B", dies_while_sending)  # claims it while we still think
+    looks = itertools.count(1)
 
-    monkeypatch.setattr("tidegate.egress.claims.not_dead", dead_but_slow)
+    class Slow(ProcessSenders):
+        def doubt(self, *_: Any) -> None:
+            if next(looks) == 2:  # after that of the plan
+                with pytest.raises(SendFailed):
+                    world.send("B", dies_while_sending)  # claims it while we still think
+
     with pytest.raises(SenderAlive, match="holds the claim"):
-        world.send("C")
+        world.send("C", senders=Slow())
     assert len(world.ran) == 2
-    assert looked is takeover.not_dead
 
 
 def test_two_runs_plan_the_same_files(world: World) -> None:
@@ -361,7 +363,7 @@ def test_a_claim_says_who_sends(world: World) -> None:
     task = {"dag": "d", "run": "r", "task": "send", "try": 2}
     world.put(a="1")
     with pytest.raises(SendFailed):
-        world.send(application=dies_while_sending, task=task)
+        world.send(application=dies_while_sending, senders=ProcessSenders(task))
     (claim,) = world.fold.claims.values()
     assert isinstance(claim, Claim)
     assert (claim.sender["task"], claim.files[0].name) == (task, "a")

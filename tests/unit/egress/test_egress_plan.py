@@ -446,7 +446,7 @@ def test_a_run_opens_its_ledger_once(
     monkeypatch.setattr(Ledger, "__init__", count)
     asked = replay_of() if replayed else {}
     engine = world.engine(sends_window)
-    assert egress(world.run(engine=engine, **asked), lambda _: False).commit == 2
+    assert egress(world.run(engine=engine, **asked)).commit == 2
     assert Counter(opened) == {"out": 1, "lake": 4}
 
 

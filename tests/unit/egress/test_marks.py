@@ -162,6 +162,6 @@ def test_a_mark_in_s3_gets_the_jars_and_settings(
     opened = world.open("r", engine=SparkEngine(world.kafka, LOCAL, submit))
     monkeypatch.setattr(type(opened.store), "native", lambda _, path: f"s3a://bucket/{path}")
     with pytest.raises(SendFailed):
-        send(opened, lambda _: False)
+        send(opened)
     assert any("s3a" in name for name in submitted[0].conf)
     assert Path(submitted[0].args[0]).name == "job.json"

@@ -20,7 +20,7 @@ from tidegate.egress.sender import (
     is_dead,
     sender_identity,
 )
-from tidegate.egress.takeover import not_dead
+from tidegate.egress.takeover import ProcessSenders
 from tidegate.errors import (
     BrokerUnreachable,
     ConfigurationError,
@@ -151,7 +151,9 @@ def test_while_its_submitter_may_run_nothing_is_ended(
     asked = yarn(None)
     monkeypatch.setattr("tidegate.egress.sender._held", {ATTEMPT})
     store.create(OWN.directory + JOB, b"encrypted")
-    why = not_dead(claim(sender_identity(None, APPLICATION)), ENGINE, store, never)
+    why = ProcessSenders(None, never).doubt(
+        claim(sender_identity(None, APPLICATION)), ENGINE, store
+    )
     assert why is not None
     assert why.startswith("its submitter, process ")
     assert store.get(OWN.directory + JOB) == b"encrypted"
@@ -164,9 +166,9 @@ def test_a_dead_submitter_leaves_the_proof_to_yarn(
     name_driver(store)
     of_task = {**sender_identity(TASK, APPLICATION), "host": "elsewhere", "processes": "pid:[9]"}
     asked = yarn("container_17_0001_01_000001 on node-1:8042 is KILLING", None)
-    assert not_dead(claim(of_task), ENGINE, store, ended) is None
+    assert ProcessSenders(None, ended).doubt(claim(of_task), ENGINE, store) is None
     assert asked.killed == [TAG] * 2
-    assert not_dead(claim(of_task), ENGINE, store, lambda _: False) is not None
+    assert ProcessSenders(None, lambda _: False).doubt(claim(of_task), ENGINE, store) is not None
 
 
 @pytest.mark.parametrize(
@@ -183,9 +185,9 @@ def test_a_task_that_is_not_known_to_have_ended_names_its_deployment(
 ) -> None:
     """Of a submitter, too."""
     sender = {**sender_identity(task), "host": "elsewhere", "processes": "pid:[9]", "pid": 7}
-    assert not_dead(claim(sender), ENGINE, store, lambda _: False) == says
+    assert ProcessSenders(None, lambda _: False).doubt(claim(sender), ENGINE, store) == says
     on_yarn = {**sender_identity(task, APPLICATION), **sender}
-    why = not_dead(claim(on_yarn), ENGINE, store, lambda _: False)
+    why = ProcessSenders(None, lambda _: False).doubt(claim(on_yarn), ENGINE, store)
     assert why == "its submitter, " + says.replace("elsewhere may", "elsewhere, may")
 
 
@@ -250,7 +252,7 @@ def send(world: World, application: Callable[[EgressJob, Path], None], jobs: lis
     from tidegate.runs.run import open_run
 
     run = world.run(engine=SparkEngine(world.kafka, YARN, played(world, application, jobs)))
-    return step(open_run(run), lambda _: False)
+    return step(open_run(run))
 
 
 def staged(world: World) -> Sequence[str]:
@@ -349,7 +351,7 @@ def test_an_application_of_another_engine_is_never_known_to_have_ended(
     monkeypatch.setattr("tidegate.egress.release.is_alive", lambda *_: False)
     (open_claim,) = world.fold.claims.values()
     assert open_claim.sender["application"]["master"] == "later"
-    why = not_dead(open_claim, ENGINE, world.open().store, never)
+    why = ProcessSenders(None, never).doubt(open_claim, ENGINE, world.open().store)
     assert why == "master 'later' is not known here"
     for how in ("resend", "declare sent"):
         with pytest.raises(ConfigurationError, match="'later' is not known here"):
