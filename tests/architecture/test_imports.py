@@ -49,6 +49,26 @@ def test_development_packages_are_not_imported(modules):
     assert {name.partition(".")[0] for name in loaded} & DEVELOPMENT == set()
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tidegate.api",
+        "import tidegate.orchestration.command_connections",
+        "import tidegate.connections",
+        "from tidegate.cli import main; main.app(['run', '--help'], standalone_mode=False)",
+        "from tidegate.cli import main; main.app(['status', '--help'], standalone_mode=False)",
+    ],
+)
+def test_what_asks_no_broker_loads_no_client(code):
+    """The Python API, help texts and connections: kafka-python takes a quarter of a second."""
+    look = "import sys; assert not {'kafka', 'tenacity', 'tidegate.runs.run'} & {*sys.modules}"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{look}"], capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 def imported(path):
     """Return the top names of the packages that a file imports, wherever in it."""
     for node in ast.walk(ast.parse(path.read_text())):

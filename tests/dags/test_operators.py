@@ -167,12 +167,13 @@ def test_an_egress(world: World, pipelines: Path, monkeypatch: pytest.MonkeyPatc
     given = context(task, try_number=2)
     with mock.patch("tidegate.egress.run.egress") as egress:
         execute(task, given, submitting(world.submit()))
-    run, ended = egress.call_args.args
+    (run,) = egress.call_args.args
+    task_of_run, ended = run.senders.task, run.senders.task_ended
     assert (run.dag_id, run.run_id, run.resend) == ("etl/go", "r", True)
     here = {"dag": "etl", "run": "r", "task": "go", "try": 2, "deployment": "ours"}
-    assert run.task == here
-    assert ended({**run.task, "try": 1})
-    assert not ended(run.task)
+    assert task_of_run == here
+    assert ended({**here, "try": 1})
+    assert not ended(here)
     with pytest.raises(
         AirflowFailException, match="'back' is an egress: it cannot be run by a map"
     ):

@@ -52,9 +52,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     with (
         mock.patch.object(KafkaCluster, "survey", autospec=True, return_value=seen),
         mock.patch.object(KafkaCluster, "expiries", autospec=True, return_value={}),
-        mock.patch(
-            "tidegate.ingest.file_size.largest_mean_size", autospec=True, return_value=100.0
-        ),
+        mock.patch.object(KafkaCluster, "mean_size", autospec=True, return_value=100.0),
         timed("plan and freeze", 20),
     ):
         planned = plan(run).plan

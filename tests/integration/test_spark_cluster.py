@@ -114,8 +114,10 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
     options = {
         "kafka.bootstrap.servers": broker.bootstrap, "kafka.isolation.level": "read_committed",
     }  # fmt: skip
-    job = IngestJob("f00d", "zip", options, (Chunk(0, window, str(tmp_path / "out")),),
-              ParquetSettings("zstd", 1, 1_000_000))  # fmt: skip
+    job = IngestJob(
+        "f00d", (Chunk(0, window, str(tmp_path / "out")),), ParquetSettings("zstd", 1, 1_000_000),
+        app_name="zip", options=options, records=sum(map(len, window)),
+    )  # fmt: skip
     job.write(tmp_path / "job.json")
     done = subprocess.run(
         [

@@ -110,7 +110,8 @@ def _run(
         "kafka.default.api.timeout.ms": "5000",
     }
     path = tmp_path / "job.json"
-    IngestJob("f00d", "tests", options, tuple(chunks), ParquetSettings("zstd", 1, 1_000_000)).write(
+    parquet = ParquetSettings("zstd", 1, 1_000_000)
+    IngestJob("f00d", tuple(chunks), parquet, app_name="tests", options=options, records=90).write(
         path
     )
     output: list[str] = []

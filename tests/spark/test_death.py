@@ -61,7 +61,8 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
     }
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, RECORDS),), str(staging))
     job = tmp_path / "job.json"
-    IngestJob("f00d", "death", options, (chunk,), ParquetSettings("zstd", 1, 1_000_000)).write(job)
+    parquet = ParquetSettings("zstd", 1, 1_000_000)
+    IngestJob("f00d", (chunk,), parquet, app_name="death", options=options, records=1).write(job)
     with (tmp_path / "log").open("wb") as log:
         parent = subprocess.Popen(
             [sys.executable, "-c", _PARENT, str(job)],

@@ -41,10 +41,11 @@ def job(broker: Broker, *chunks: Chunk, **options: str) -> IngestJob:
     names = {"kafka.bootstrap.servers": broker.bootstrap, "kafka.isolation.level": READ_COMMITTED}
     return IngestJob(
         "f00d",
-        "tests",
-        {**names, **options},
         chunks,
         ParquetSettings("zstd", 1, 1_000_000),
+        app_name="tests",
+        options={**names, **options},
+        records=sum(len(r) for chunk in chunks for r in chunk.window),
     )
 
 
@@ -274,9 +275,7 @@ def test_limits_of_tasks_and_files_are_kept(
     assert len(done["files"]) == expected == 7
     chunk = Chunk(0, (window,), str(tmp_path / "files"))
     given = job(broker, chunk)
-    small = IngestJob(
-        given.plan_id, "tests", given.options, (chunk,), ParquetSettings("zstd", 1, 400)
-    )
+    small = replace(given, chunks=(chunk,), parquet=ParquetSettings("zstd", 1, 400))
     done = ingest.stage(spark, small, chunk)
     assert sorted(_span(tmp_path / "files" / f)[3] for f in done["files"]) == [200, 400, 400]
 

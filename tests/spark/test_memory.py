@@ -132,7 +132,9 @@ def job(broker: Broker, topic: str, chunk: Chunk) -> IngestJob:
         "kafka.bootstrap.servers": broker.bootstrap,
         "kafka.isolation.level": "read_committed",
     }
-    return IngestJob(topic, "tests", options, (chunk,), ParquetSettings("zstd", 1, 1_000_000))
+    parquet = ParquetSettings("zstd", 1, 1_000_000)
+    records = sum(map(len, chunk.window))
+    return IngestJob(topic, (chunk,), parquet, app_name="tests", options=options, records=records)
 
 
 def _pools(spark: SparkSession) -> tuple[Any, Any]:

@@ -47,7 +47,8 @@ def read_by_ingest(
         **spec.source_options,
     }
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 10),), "/nowhere")
-    job = IngestJob(topic, "tests", given, (chunk,), ParquetSettings("zstd", 1, 1_000_000))
+    parquet = ParquetSettings("zstd", 1, 1_000_000)
+    job = IngestJob(topic, (chunk,), parquet, app_name="tests", options=given, records=10)
     return ingest.read(spark, job, chunk)
 
 
@@ -64,7 +65,8 @@ def read_by_egress(
         plan_id=topic, app_name="tests", source=RowSource("text", {}, None, (), (), {}, (), {}),
         columns={}, topic=topic, order_by=(), strict_order=False, tombstones=False,
         quarantine=None, target={topic: TargetTopic(1, {0: 0}, 1_000_000, compacted=False)},
-        reader={"kafka.bootstrap.servers": broker.bootstrap}, producer={}, client_id="tests",
+        options={"kafka.bootstrap.servers": broker.bootstrap}, producer={}, client_id="tests",
+        mark="/l/mark", records=10,
         reading=spec.target.reading_options,
     )  # fmt: skip
     rows = target_records.all_records(spark, job, {topic: {0: 10}})

@@ -58,8 +58,8 @@ def release(
     application = claim.sender.get("application")
     if application and (found := engine.running(application)):
         raise SenderAlive(
-            f"plan {plan_id}: {', '.join(found)} runs: what it sends from now on would be sent "
-            "again, or never be committed. End it first; then release",
+            f"plan {plan_id}: {', '.join(found)} is not seen to have ended: what it sends from now "
+            "on would be sent again, or never be committed. End it first; then release",
             sender=dict(claim.sender),
             plan_id=plan_id,
         )

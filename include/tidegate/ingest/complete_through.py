@@ -19,7 +19,7 @@ from tidegate.ingest import drafting
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.placing import unplaced
-from tidegate.lake.store_protocol import Store
+from tidegate.lake.store_protocol import Store, Stores
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.run import Run
 
@@ -58,7 +58,7 @@ def _has_examined(spec: Ingest, note: Mapping[str, Any], topic: str) -> bool:
 
 
 def is_complete_through(
-    spec: Ingest, topic: str, until: datetime, store: Store, run_of: Callable[[Ingest], Run]
+    spec: Ingest, topic: str, until: datetime, stores: Stores, run_of: Callable[[Ingest], Run]
 ) -> bool:
     """Return whether a topic is complete through a time, and its files are in `data/`.
 
@@ -75,6 +75,7 @@ def is_complete_through(
         )
     if until > datetime.now(UTC):
         return False
+    store = stores.open(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
     done = _by_ledger(spec, topic, until, store, fold) or _by_broker(
         run_of(spec.model_copy(update={"topics": (topic,)})), topic, store, fold

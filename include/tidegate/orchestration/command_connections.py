@@ -5,14 +5,16 @@ Airflow. Commands and the Python API use them.
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tidegate import connections
-from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.connections import Connection
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.orchestration import metadata_database
 from tidegate.pipelines.spec import Spec
+
+if TYPE_CHECKING:
+    from tidegate.broker.kafka_cluster import KafkaCluster
 
 DEFAULT = "spark_default"
 _LOCAL = Connection("spark", "local[*]")

@@ -141,6 +141,7 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
     def poke(self, context: Context) -> bool:  # noqa: ARG002
         """Return whether it is complete; AirflowFailException for wrong arguments."""
         from tidegate.ingest.complete_through import is_complete_through
+        from tidegate.lake.store import STORES
         from tidegate.orchestration import connections
 
         def run_of(spec: Ingest) -> Run:
@@ -154,7 +155,7 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
             spec = files.load_ingest(self.pipeline)
             until = _time(self.until)
             try:
-                done = is_complete_through(spec, self.topic, until, flows.store(spec), run_of)
+                done = is_complete_through(spec, self.topic, until, STORES, run_of)
             except Transient as error:
                 logger.warning("%s: %s", type(error).__name__, error)
                 return False

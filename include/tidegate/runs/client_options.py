@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines.spec import Egress, Ingest, Spec
-from tidegate.runs.kafka_protocol import Kafka
-from tidegate.runs.run import AnyRun
 from tidegate.settings.merged import Effective, Origin, merged
 from tidegate.settings.setting import Place
 from tidegate.settings.sink import DEFAULTS
 from tidegate.settings.source import disagreements
 from tidegate.settings.table import TABLE
 from tidegate.spark import producer_settings
+
+if TYPE_CHECKING:
+    from tidegate.runs.kafka_protocol import Kafka
+    from tidegate.runs.run import AnyRun
 
 _LONGEST = 120  # characters of a run id in the name of a client
 _SHOWN = {each.name for each in TABLE if each.place is Place.SPARK}

@@ -111,10 +111,10 @@ class Engine(Protocol):
         """
 
     def running(self, identity: Mapping[str, str]) -> Sequence[str]:
-        """Return the applications that are seen to run, for a decision of an operator.
+        """Return the applications that are seen to run, each with the command that ends it.
 
-        Empty is no proof: the engine may not answer. Raises ConfigurationError for an identity that
-        is not known here.
+        For a decision of an operator. Empty is no proof: the engine may not answer. Raises
+        ConfigurationError for an identity that is not known here.
         """
 
     def withdraw(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> None:

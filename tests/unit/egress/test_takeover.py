@@ -331,7 +331,7 @@ def test_a_release_is_refused_while_yarn_shows_the_application(
     with pytest.raises(SendFailed):
         send(world, dies_while_sending, jobs)
     monkeypatch.setattr(application_state, "running", lambda *_: ["application_17_0001"])
-    with pytest.raises(SenderAlive, match="application_17_0001 runs"):
+    with pytest.raises(SenderAlive, match="yarn application -kill application_17_0001"):
         release(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
     monkeypatch.setattr(application_state, "running", lambda *_: [])
     release(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")

@@ -21,6 +21,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.ingest import backfill, plan
 from tidegate.ingest.complete_through import is_complete_through
 from tidegate.lake import committing, plans
+from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
 
@@ -251,7 +252,7 @@ def ask(run, until, topic="t", kafka=lambda: KAFKA):
     def run_of_spec(spec):
         return replace(run, spec=spec, kafka=kafka())
 
-    return is_complete_through(run.spec, topic, until, run.store(), run_of_spec)
+    return is_complete_through(run.spec, topic, until, STORES, run_of_spec)
 
 
 def no_broker():
@@ -326,4 +327,4 @@ def test_what_is_wrong_with_a_question(tmp_path, kafka):
         ask(run, datetime.now(UTC), "v")
     form = {"name": "p", "kind": "ingest", "pattern": "a.*", "lake": str(tmp_path)}
     with pytest.raises(ConfigurationError, match=r"does not read topic 't': it reads .*a\.\*"):
-        is_complete_through(parse(form), "t", datetime.now(UTC), run.store(), no_broker)
+        is_complete_through(parse(form), "t", datetime.now(UTC), STORES, no_broker)
