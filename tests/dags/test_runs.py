@@ -150,7 +150,7 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
     assert egress.source_kafka is not None
     servers = egress.kafka.bootstrap_servers, egress.source_kafka.bootstrap_servers
     assert servers == ("other:1", "b:1")
-    assert egress.task == {"dag": "tidegate_replay", "run": "r", "task": "send", "try": 2,
+    assert egress.senders.task == {"dag": "tidegate_replay", "run": "r", "task": "send", "try": 2,
                            "deployment": "ours"}  # fmt: skip
 
 

@@ -224,17 +224,19 @@ def _kill(tag: str, ask: Ask, said: set[str]) -> None:
 
 
 def running(tag: str, home: Path | None) -> list[str]:
-    """Return the applications with a tag that YARN shows as not ended; none if it cannot be asked.
+    """Return the applications with a tag that YARN shows as not ended, each with how to end it.
 
-    For an operator's decision, which needs no proof of death.
+    It is empty if YARN cannot be asked: an operator's decision needs no proof of death.
     """
     try:
-        return application_state.running(tag, application_state.client(home or spark_home.home()))
+        ask = application_state.client(home or spark_home.home())
+        found = application_state.running(tag, ask)
     except (OSError, ConfigurationError) as error:
         logger.warning(
             "YARN cannot be asked whether the application with the tag %s runs: %s", tag, error
         )
         return []
+    return [f"YARN application {each} (`yarn application -kill {each}`)" for each in found]
 
 
 def left_behind(store: Store, plan_id: str) -> list[str]:

@@ -113,8 +113,7 @@ class SparkEngine:
     def running(self, identity: Mapping[str, str]) -> Sequence[str]:
         if why := _unknown(identity):
             raise ConfigurationError(f"{why}: release the claim by the version that has made it")
-        found = cluster_mode.running(identity["tag"], self.connection.home)
-        return [f"YARN application {each} (`yarn application -kill {each}`)" for each in found]
+        return cluster_mode.running(identity["tag"], self.connection.home)
 
     def withdraw(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> None:
         if why := _unknown(identity):
