@@ -146,8 +146,9 @@ def test_json(spark: SparkSession) -> None:
 
 
 def test_a_key_with_escapes_is_looked_at(spark: SparkSession) -> None:
-    """Its number is not put in quotes, so Spark computes with it: 1.234 would become 1.23."""
-    values = [b'{"\\u006e":1.234}', b'{"n":1.234}', b'{"\\u006e":1.5}']
+    """Its number is not put in quotes, so Spark computes with it: this one would become 1.23."""
+    number = b"1.2300000000000000001"
+    values = [b'{"\\u006e":' + number + b"}", b'{"n":' + number + b"}", b'{"\\u006e":1.5}']
     rows = read(spark, values, Decoder("json", "n DECIMAL(5,2)"))
     assert [row.n for row in rows] == [None, None, Decimal("1.50")]
     assert [row._undecodable for row in rows] == ["value: n: no DECIMAL(5,2)"] * 2 + [None]
