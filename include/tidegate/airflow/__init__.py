@@ -1,4 +1,4 @@
-"""Tidegate in an own Airflow: its DAGs, and operators for DAGs that users write.
+"""Tidegate in an Airflow that users have: its DAGs, and operators for DAGs that users write.
 
 `from tidegate.airflow import dags; globals().update(dags())` is all that a DAG file needs. The
 operators are imported when one of them is asked for.
