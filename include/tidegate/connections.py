@@ -17,9 +17,8 @@ from tidegate.errors import ConfigurationError
 from tidegate.launch import delegation_tokens, spark_connection, spark_jars
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Egress, Ingest, Spec
-from tidegate.pipelines.value_types import as_texts
 from tidegate.runs.client_options import client_name, naming_pipeline, refuse_options
+from tidegate.runs.spec_protocol import Spec
 from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
 from tidegate.spark.egress_job import WHOLE
@@ -128,7 +127,7 @@ def of_run(settings: KafkaCluster, spec: Spec, *by: str) -> KafkaCluster:
 
     `by` are the step, the run id and the attempt.
     """
-    given = spec.source_options if isinstance(spec, Ingest) else spec.target.reading_options
+    given = spec.source_options if spec.kind == "ingest" else spec.target.reading_options
     tries = given.get("fetchOffset.numRetries")
     pause = int(given.get("fetchOffset.retryIntervalMs", 1000)) / 1000
     return settings.used_by(client_name(spec, *by), int(tries) if tries else None, pause)
@@ -144,7 +143,7 @@ def refuse_wrong_kafka(spec: Spec) -> None:
         if found := from_environment(spec.kafka):
             extra = client_settings.checked(spec.kafka, _kafka_extra(spec.kafka, found), here=False)
             token = delegation_token.of(spec.kafka, extra)
-            conf = as_texts(spec.spark.conf)
+            conf = spec.spark.settings
             if wrong := delegation_tokens.complaints([token] if token else [], conf, here=False):
                 listed = "\n".join(f"  - {each}" for each in wrong)
                 raise ConfigurationError(f"delegation token of {spec.kafka!r}:\n{listed}")
@@ -158,7 +157,8 @@ def spark(spec: Spec, look_up: Callable[[], Connection]) -> SparkConnection:
     pipeline, as far as its file, and that of the lake it sends, show.
     """
     with naming_pipeline(spec):
-        found = of_spark(spec.spark.connection, look_up(), spec.spark.place)
+        place = Place.SENDING if spec.kind == "egress" else Place.SPARK
+        found = of_spark(spec.spark.connection, look_up(), place)
         try:
             _refuse_lacking(spec, found)
         except ConfigurationError as error:
@@ -168,19 +168,20 @@ def spark(spec: Spec, look_up: Callable[[], Connection]) -> SparkConnection:
 
 def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
     places = [spec.lake]
-    if isinstance(spec, Egress):
+    if spec.kind == "egress":
         places.append(spec.source.path or "")
         if spec.source.lake:
             with suppress(ConfigurationError):  # reported where its lake is opened
                 places.append(files.load_ingest(spec.source.lake).lake)
     if any(place.startswith("s3://") for place in places):
         spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
-    decodes = isinstance(spec, Ingest) and spec.decode
+    decodes = spec.kind == "ingest" and spec.decoding
     if spark.home and decodes and (why := spark_lines.complaint_of_decoding(spark.line)):
         raise ConfigurationError(why)
-    if spark.home and isinstance(spec, Egress) and spec.source.format:
+    if spark.home and spec.kind == "egress" and spec.source.format:
         default = "value" if spec.source.format == "text" else WHOLE
-        columns = [sql for _, sql in spec.columns if sql] + [spec.columns.value or default]
+        given = spec.expressions
+        columns = [*given.values(), given.get("value") or default]
         source = spec.source
         if why := spark_lines.complaint(
             spark.line, source.format, columns, declared=source.columns

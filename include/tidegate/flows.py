@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.requests import Replay
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Egress, Ingest, Spec
+from tidegate.pipelines.spec import Egress, Ingest
 
 if TYPE_CHECKING:
     from tidegate.broker.kafka_cluster import KafkaCluster
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from tidegate.launch.spark_connection import SparkConnection
     from tidegate.launch.spark_engine import SparkEngine, Submit
     from tidegate.runs.run import EgressRun, Run
+    from tidegate.runs.spec_protocol import Spec
 
-KafkaOf = Callable[[Spec], "KafkaCluster"]
+KafkaOf = Callable[["Spec"], "KafkaCluster"]
 """Returns the settings of a pipeline's Kafka connection."""
 
 logger = logging.getLogger(__name__)
@@ -123,15 +124,17 @@ def _status_of_ingest(spec: Ingest, kafka_of: KafkaOf) -> dict[str, Any]:
 def _status_of_egress(spec: Egress, _: KafkaOf) -> dict[str, Any]:
     from tidegate.egress.status import status
 
-    return status(spec, _stores())
+    return status(spec, _stores(), files)
 
 
 def _window_again(
     spec: Ingest, topic: str | None, _: KafkaOf, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     from tidegate.runs.requested_windows import without_files
+    from tidegate.runs.topics import choose_topic
 
-    return {"asked": Replay(spec.topic_named(topic), **without_files(spec.name, given))}
+    chosen = choose_topic(spec.name, spec.topics, topic)
+    return {"asked": Replay(chosen, **without_files(spec.name, given))}
 
 
 def _kafka_of_lake(spec: Egress, kafka_of: KafkaOf) -> KafkaCluster | None:
@@ -174,9 +177,12 @@ EGRESS = Flow(
         spec,
         kafka,
         senders=senders or lazy("tidegate.egress.takeover.ProcessSenders")(),
+        pipelines=files,
         **settings,
     ),
-    replay=lazy("tidegate.egress.replay.request"),
+    replay=lambda spec, topic, kafka_of, given: lazy("tidegate.egress.replay.request")(
+        spec, topic, files, kafka_of, given
+    ),
     plan=_opening("tidegate.egress.plan.plan"),
     work=lambda run, spark, submit: _opening("tidegate.egress.send.send")(
         with_spark(run, spark, submit)
@@ -232,7 +238,7 @@ def new_run(
 
 def topics(spec: Spec) -> tuple[str, ...]:
     """Return the topics that a pipeline reads or writes; none where it has a pattern."""
-    return spec.topics if isinstance(spec, Ingest) else spec.target.names
+    return spec.topics if spec.kind == "ingest" else spec.target.names
 
 
 def options(spec: Spec, **given: Any) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import STORES
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
+from tidegate.pipelines import files
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import EgressRun, Run
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
@@ -297,7 +298,7 @@ class World:
         spec = egress_spec(self.home, tombstones=self.is_edited, is_above=self.is_above)
         return EgressRun(
             spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked, stores=LAKES,
-            senders=Senders(), engine=ToyEngine(do or self.send),
+            senders=Senders(), engine=ToyEngine(do or self.send), pipelines=files,
         )  # fmt: skip
 
     def send_again(self, replay_id: str = "x", run_id: str = "again") -> None:

@@ -13,6 +13,7 @@ from tidegate.egress.takeover import ProcessSenders
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import STORES
 from tidegate.lake.store_protocol import Store
+from tidegate.pipelines import files
 from tidegate.runs.engine_protocol import Application, Ended, Unknown
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.egress_job import EgressJob
@@ -93,7 +94,7 @@ class _Function:
 TOY = ToyEngine()
 HERE: Any = {"stores": STORES, "engine": TOY}
 """What a run is given whose steps start no application."""
-OUTGOING: Any = {**HERE, "senders": ProcessSenders()}
+OUTGOING: Any = {**HERE, "senders": ProcessSenders(), "pipelines": files}
 """What a run of an egress is given, too."""
 
 

@@ -128,7 +128,7 @@ def release(
                 "--late goes with --how declare-sent, and without --plan: to send such offsets all "
                 "the same, use `tidegate replay`"
             )
-        late_offsets = declare_late(spec, STORES, reason, by=signature(), run=run_id)
+        late_offsets = declare_late(spec, STORES, files, reason, by=signature(), run=run_id)
         answer(late_offsets, render_egress.print_late, as_json=as_json)
         return
     released = end_claim(

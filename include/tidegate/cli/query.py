@@ -135,13 +135,14 @@ def peek(
 ) -> None:
     """Show some records of a topic, as people read them; nothing is read into the lake."""
     from tidegate.orchestration.command_connections import kafka, spark
+    from tidegate.runs.topics import choose_topic
     from tidegate.samples.peek import peek as records_of
     from tidegate.samples.peek import peek_in_lake
 
     if decode and in_lake:
         raise ConfigurationError("give --decode or --lake, not both: the lake has its columns")
     spec = files.load_ingest(pipeline)
-    named = topic or spec.topic_named(topic)
+    named = choose_topic(spec.name, spec.topics, topic)
     begin = absolute(start, zone)
     if in_lake:
         found = peek_in_lake(

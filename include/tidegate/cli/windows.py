@@ -136,10 +136,11 @@ def backfill_window(
 ) -> None:
     """Ingest the offsets of a window that are not in the lake; live runs are not affected."""
     from tidegate.runs.requested_windows import absolute, parsed_ranges
+    from tidegate.runs.topics import choose_topic
 
     spec = files.load_ingest(pipeline)
     asked = Backfill(
-        topic=(topic or "") if ranges else spec.topic_named(topic),
+        topic=(topic or "") if ranges else choose_topic(spec.name, spec.topics, topic),
         partitions=_numbers(partitions),
         start=absolute(start, zone),
         end=absolute(end, zone),

@@ -120,7 +120,7 @@ def check_topics(spec: Ingest, kafka: KafkaCluster) -> Iterator[Line]:
             yield failure("kafka", f"{says}; {was}", fix)
             return
         yield ok("kafka", says)
-        spec = resolved(spec, kafka, fold)
+        spec = spec.with_topics(resolved(spec, kafka, fold).topics)
         permitted = cluster.operations(spec.topics)
         seen = survey(kafka, spec.topics, spec.isolation)
         cuts = truncation.below_cursors(kafka, store, fold, seen, spec.topics) if store else {}

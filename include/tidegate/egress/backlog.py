@@ -15,7 +15,7 @@ from tidegate.egress.lake_source import SourceLake, Unsent, open_lake, read_unse
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
 from tidegate.lake.store_protocol import SourceFiles, Store, Stores
-from tidegate.pipelines.spec import Egress
+from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 
 _LATE = (
     "committed to the lake after later offsets of its partition were sent: order: strict, or a "
@@ -45,8 +45,9 @@ class Backlog:
 
 
 def read_backlog(
-    spec: Egress,
+    spec: EgressSpec,
     stores: Stores,
+    pipelines: Pipelines,
     store: Store,
     fold: Fold,
     max_records: int | None,
@@ -68,7 +69,9 @@ def read_backlog(
                 f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
                 "lake does not change"
             )
-        return _lake_backlog(spec, open_lake(spec.source.lake, stores), fold, compacted=compacted)
+        return _lake_backlog(
+            spec, open_lake(spec.source.lake, stores, pipelines), fold, compacted=compacted
+        )
     assert spec.source.path is not None
     source = stores.source(Root.of(spec.source.path))
     was_there = bool(fold.sent or fold.refused)
@@ -148,7 +151,7 @@ def unchanged(
     return same
 
 
-def _lake_backlog(spec: Egress, lake: SourceLake, fold: Fold, *, compacted: bool) -> Backlog:
+def _lake_backlog(spec: EgressSpec, lake: SourceLake, fold: Fold, *, compacted: bool) -> Backlog:
     in_order = compacted or spec.order == "strict"
     unsent = read_unsent(spec, lake, fold, in_order=in_order)
     for topic, count in unsent.unselected.items():

@@ -8,8 +8,7 @@ from typing import Any
 from tidegate.core import canonical
 from tidegate.core.plan import Plan
 from tidegate.core.provenance import HEADER
-from tidegate.pipelines.spec import Egress
-from tidegate.pipelines.value_types import as_text
+from tidegate.runs.spec_protocol import EgressSpec
 from tidegate.spark.egress_job import LINE, WHOLE
 
 FORMATS = ("parquet", "json", "csv", "text")
@@ -20,14 +19,14 @@ _TEXT_COLUMNS = {"key": "null", "value": "value", "headers": "null", "partition"
 _FILE_COLUMNS = {**_TEXT_COLUMNS, "value": WHOLE}
 
 
-def byte_settings(spec: Egress) -> dict[str, Any]:
+def byte_settings(spec: EgressSpec) -> dict[str, Any]:
     """Return the settings that determine the records and their order."""
     source = spec.source
     text = source.format == "text"
     defaults = _LAKE_COLUMNS if source.lake else _TEXT_COLUMNS if text else _FILE_COLUMNS
     if source.format == "json":
         defaults = {**defaults, "value": LINE}
-    columns = {**defaults, **{k: v for k, v in spec.columns if v is not None}}
+    columns = {**defaults, **spec.expressions}
     if source.format == "json" and not source.columns:
         columns = {k: LINE if v == WHOLE else v for k, v in columns.items()}
     return {
@@ -35,7 +34,7 @@ def byte_settings(spec: Egress) -> dict[str, Any]:
             "path": source.path,
             "lake": source.lake,
             "format": "parquet" if source.lake else source.format,
-            "options": {name: as_text(value) for name, value in source.options.items()},
+            "options": source.reader_options,
             "columns": source.columns,
         },
         "topic": spec.target.topic,
@@ -58,7 +57,7 @@ def line_ends(plan: Plan) -> bytes:
     return str(options.get("linesep") or default).encode()
 
 
-def changed(settings: Mapping[str, Any], spec: Egress) -> list[str]:
+def changed(settings: Mapping[str, Any], spec: EgressSpec) -> list[str]:
     """Return the names of a plan's settings that the pipeline has otherwise now."""
     now = byte_settings(spec)
     return [
@@ -69,7 +68,7 @@ def changed(settings: Mapping[str, Any], spec: Egress) -> list[str]:
     ]
 
 
-def judged_by(settings: Mapping[str, Any], spec: Egress) -> str:
+def judged_by(settings: Mapping[str, Any], spec: EgressSpec) -> str:
     """Return a digest of all settings that a file may be refused by, but for the target's own;
     `settings` are a plan's.
     """

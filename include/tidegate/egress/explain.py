@@ -29,7 +29,9 @@ def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) ->
     plan, backlog = preview(opened)
     target = plan.target or {}
     claim = fold.claims.get(plan.id) if run.asked else fold.oldest_open_claim
-    lake = backlog.unsent.lake or (open_lake_of(plan, run.stores) if plan.chunks else None)
+    lake = backlog.unsent.lake or (
+        open_lake_of(plan, run.stores, run.pipelines) if plan.chunks else None
+    )
     lake_files = planned_files(lake, plan) if lake and plan.chunks else []
     return {
         "format": FORMAT,
@@ -100,7 +102,7 @@ def _values_of_directories(plan: Plan) -> list[str]:
 def _proposals(run: EgressRun, plan: Plan) -> list[str]:
     """Return what `source.columns` could be, if expressions on JSON files need them."""
     source = run.spec.source
-    columns = [each for _, each in run.spec.columns if each not in (None, WHOLE, LINE, "null")]
+    columns = [sql for sql in run.spec.expressions.values() if sql not in (WHOLE, LINE, "null")]
     if source.format != "json" or source.columns or not (columns or run.spec.order_by):
         return []
     files = run.stores.source(root_of(plan))
@@ -117,6 +119,6 @@ def _proposals(run: EgressRun, plan: Plan) -> list[str]:
 
 def _expressions(run: EgressRun, plan: Plan) -> list[str]:
     """Return the names of the given SQL expressions, which only Spark can check."""
-    columns = [f"columns.{name}" for name, expression in run.spec.columns if expression]
+    columns = [f"columns.{name}" for name in run.spec.expressions]
     where = ["where"] if plan.where is not None else []
     return [*where, *columns, *(["order_by"] if run.spec.order_by else [])]

@@ -17,8 +17,7 @@ from tidegate.lake.files import files_over
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store, Stores
-from tidegate.pipelines import files
-from tidegate.pipelines.spec import Egress, Ingest
+from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Pipelines
 from tidegate.runs.topics import recorded
 
 
@@ -26,7 +25,7 @@ from tidegate.runs.topics import recorded
 class SourceLake:
     """The lake of an ingest pipeline, opened once for all that a step reads of it."""
 
-    pipeline: Ingest
+    pipeline: IngestSpec
     store: Store
     ledger: Ledger
 
@@ -35,20 +34,20 @@ class SourceLake:
         return self.ledger.fold
 
 
-def open_lake(name: str, stores: Stores) -> SourceLake:
+def open_lake(name: str, stores: Stores, pipelines: Pipelines) -> SourceLake:
     """Open the lake of an ingest pipeline, and read its ledger."""
-    pipeline = files.load_ingest(name)
+    pipeline = pipelines.load_ingest(name)
     store = stores.open(pipeline.lake, pipeline.name)
     ledger = Ledger(store, pipeline.name)
     return SourceLake(recorded(pipeline, ledger.fold), store, ledger)
 
 
-def open_lake_of(plan: Plan, stores: Stores) -> SourceLake:
+def open_lake_of(plan: Plan, stores: Stores, pipelines: Pipelines) -> SourceLake:
     """Open the lake that a plan names; the pipeline may name another one today.
 
     SourceChanged if it does not hold all of the plan's window.
     """
-    lake = open_lake(plan.byte_settings["source"]["lake"], stores)
+    lake = open_lake(plan.byte_settings["source"]["lake"], stores, pipelines)
     window = window_of(plan)
     if not lake.fold.covers(window, plan.topics):  # missing rows would count as sent
         raise SourceChanged(
@@ -146,7 +145,7 @@ class Unsent:
     unselected: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool) -> Unsent:
+def read_unsent(spec: EgressSpec, source: SourceLake, fold: Fold, *, in_order: bool) -> Unsent:
     """Return the unsent offsets of a lake; `fold` is that of the egress pipeline.
 
     A partition is sent up to its first unseen offset, which later runs may still ingest and send in

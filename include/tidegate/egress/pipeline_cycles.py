@@ -15,8 +15,7 @@ from tidegate.core.source_root import Root
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Stores
-from tidegate.pipelines import files
-from tidegate.pipelines.spec import Egress, Ingest, Spec
+from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Pipelines, Spec
 
 _DATA = f"/{layout.DATA}topic="
 _MOST_LAKES = 10  # a ledger is opened for each
@@ -35,17 +34,17 @@ class _Topic(NamedTuple):
     connection: str
 
 
-def refuse_loop(spec: Egress, cluster_id: str, stores: Stores) -> None:
+def refuse_loop(spec: EgressSpec, cluster_id: str, stores: Stores, pipelines: Pipelines) -> None:
     """Raise ConfigurationError if pipelines lead from the target back into the source."""
-    pipelines = files.valid(files.load_all(files.names()))
-    read_fold = functools.cache(lambda name: _read_fold(pipelines[name], stores))
-    senders = [each for each in pipelines.values() if isinstance(each, Egress)]
+    specs = pipelines.load_valid()
+    read_fold = functools.cache(lambda name: _read_fold(specs[name], stores))
+    senders = [each for each in specs.values() if each.kind == "egress"]
     to_visit = deque((_Topic(name, cluster_id, spec.kafka), name) for name in spec.target.names)
     seen = {topic for topic, _ in to_visit}
     while to_visit:
         topic, path = to_visit.popleft()
-        for lake in pipelines.values():
-            if not isinstance(lake, Ingest) or topic.name not in lake.select([topic.name]):
+        for lake in specs.values():
+            if lake.kind != "ingest" or topic.name not in lake.select([topic.name]):
                 continue
             others = [each for each in senders if _sends(each, lake, topic.name)]
             is_loop = _sends(spec, lake, topic.name)
@@ -72,7 +71,7 @@ def refuse_loop(spec: Egress, cluster_id: str, stores: Stores) -> None:
 
 
 def notices_of_path(
-    spec: Egress, names: Iterable[str], cluster_id: str, stores: Stores
+    spec: EgressSpec, names: Iterable[str], cluster_id: str, stores: Stores
 ) -> list[str]:
     """Return what a user should know if files of a path are those of a lake of any pipeline.
 
@@ -116,7 +115,7 @@ def notices_of_path(
     return notices
 
 
-def _reads(lake: Ingest, topic: _Topic, fold: Fold | None) -> bool:
+def _reads(lake: IngestSpec, topic: _Topic, fold: Fold | None) -> bool:
     """Say whether a pipeline reads a topic's cluster: by cluster ids, or by the names of the
     connections if an id is unknown.
     """
@@ -140,7 +139,7 @@ def _read_fold(pipeline: Spec, stores: Stores) -> Fold | None:
         return None
 
 
-def _sends(spec: Egress, lake: Ingest, topic: str) -> bool:
+def _sends(spec: EgressSpec, lake: IngestSpec, topic: str) -> bool:
     """Say whether an egress sends a topic of a lake, by the lake's name or by a path to it."""
     if spec.source.lake is not None:
         chosen = not spec.source.topics or topic in spec.source.topics

@@ -142,13 +142,14 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
         ranges = backlog.unsent.ranges
         chunks: tuple[Window, ...] = (ranges,) if ranges else ()
     else:
-        pipeline_cycles.refuse_loop(spec, target.cluster_id, run.stores)
+        pipeline_cycles.refuse_loop(spec, target.cluster_id, run.stores, run.pipelines)
         _refuse_renamed_files(opened)
         max_records = run.max_records or spec.max_records
         compacted = any(state.compacted for state in target.topics.values())
         backlog = read_backlog(
             spec,
             run.stores,
+            run.pipelines,
             opened.store,
             fold,
             max_records,

@@ -12,14 +12,14 @@ from tidegate.errors import NotClaimed, SenderAlive
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store_protocol import Store, Stores
-from tidegate.pipelines.spec import Egress
 from tidegate.runs.engine_protocol import Engine
+from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 
 FORMAT = 1
 
 
 def release(
-    spec: Egress,
+    spec: EgressSpec,
     store: Store,
     plan_id: str | None,
     how: Literal["resend", "declare sent"],
@@ -86,14 +86,16 @@ def release(
     }
 
 
-def declare_late(spec: Egress, stores: Stores, reason: str, *, by: str, run: str) -> dict[str, Any]:
+def declare_late(
+    spec: EgressSpec, stores: Stores, pipelines: Pipelines, reason: str, *, by: str, run: str
+) -> dict[str, Any]:
     """Count the late ranges of a lake as sent: those committed below offsets that were sent before.
 
     Each range becomes a gap in the egress's own ledger. Raises NotClaimed if there is none.
     """
     ledger = Ledger(stores.open(spec.lake, spec.name), spec.name)
     name = spec.source.lake
-    lake = open_lake(name, stores) if name else None
+    lake = open_lake(name, stores, pipelines) if name else None
     late = read_unsent(spec, lake, ledger.fold, in_order=True).late if lake else ()
     if not late:
         raise NotClaimed(

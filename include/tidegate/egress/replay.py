@@ -25,13 +25,13 @@ from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
 from tidegate.lake import boundaries, deliveries, sources
 from tidegate.lake.ledger import Ledger, written_at
-from tidegate.pipelines import files
-from tidegate.pipelines.spec import Egress, Spec, one_of
 from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.replay_id import id_complaints, refuse_another
 from tidegate.runs.requested_windows import without_files
 from tidegate.runs.run import EgressRun, OpenRun
+from tidegate.runs.spec_protocol import EgressSpec, Pipelines, Spec
+from tidegate.runs.topics import choose_topic
 
 _NAMED = 20
 
@@ -39,8 +39,9 @@ logger = logging.getLogger(__name__)
 
 
 def request(
-    spec: Egress,
+    spec: EgressSpec,
     topic: str | None,
+    pipelines: Pipelines,
     kafka_of: Callable[[Spec], Kafka],
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -59,8 +60,8 @@ def request(
         fields = {name: given[name] for name in ("id", "files", "start", "end")}
         return {"asked": FileReplay(**fields)}
     window = without_files(spec.name, given)
-    source = files.load_ingest(spec.source.lake)
-    chosen = one_of(spec.name, spec.source.topics or source.topics, topic)
+    source = pipelines.load_ingest(spec.source.lake)
+    chosen = choose_topic(spec.name, spec.source.topics or source.topics, topic)
     return {"asked": Replay(chosen, **window), "source_kafka": kafka_of(source)}
 
 
@@ -94,7 +95,7 @@ def requested_backlog(
     if isinstance(asked, FileReplay):
         return _sent_files(opened, asked)
     run = opened.run
-    lake = open_lake(str(run.spec.source.lake), run.stores)
+    lake = open_lake(str(run.spec.source.lake), run.stores, run.pipelines)
     for _ in range(boundaries.MOST_TRIES):
         ranges, cuts = _resolve_window(run, asked, lake)
         if not record or all(boundaries.freeze(lake.store, each) for each in cuts):

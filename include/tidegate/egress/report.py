@@ -60,7 +60,7 @@ def details(
 ) -> dict[str, Any]:
     """Return what the full report adds: rows of each file, and the backlog and settings of now."""
     replay = plan.replay or {}
-    now = source_backlog(run.spec, run.stores, store, fold)
+    now = source_backlog(run.spec, run.stores, run.pipelines, store, fold)
     return {
         "replay": {"id": replay["id"], "where": plan.where} if "asked" in replay else None,
         "target": {topic: asdict(each) for topic, each in (plan.target or {}).items()},

@@ -83,7 +83,7 @@ def send(opened: OpenRun[EgressRun]) -> Delivery | None:
                 ) from None
             logger.warning("plan %s: %s", planned.id, refused)
             if refused.others:  # and no file that was not looked at
-                spec = opened.run.spec.model_copy(update={"max_files": refused.others})
+                spec = opened.run.spec.with_max_files(refused.others)
                 opened.run = replace(opened.run, spec=spec)
     raise RowsRefused(
         f"pipeline {opened.run.spec.name!r}: a second plan had files that cannot be sent, too. "
@@ -99,7 +99,7 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
         return None
     if delivery := deliveries.sealed(store, planned, ledger.fold):
         return delivery
-    lake = open_lake_of(planned, run.stores) if planned.chunks else None
+    lake = open_lake_of(planned, run.stores, run.pipelines) if planned.chunks else None
     if planned.id in ledger.fold.claims:  # files of unclaimed plans were checked above
         _refuse_changed_files(planned, run.stores)
     target = _check_target(run, planned)
@@ -119,7 +119,8 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
         contents = _contents(planned, run.stores)
         _refuse_changed_files(planned, run.stores)
         if lake:
-            open_lake_of(planned, run.stores)  # checked again: Spark may have read for hours
+            # Checked again: Spark may have read for hours.
+            open_lake_of(planned, run.stores, run.pipelines)
         target = _check_target(run, planned)
         delivery = Delivery(
             plan_id=planned.id,

@@ -14,12 +14,14 @@ from tidegate.errors import TidegateError
 from tidegate.lake import json_documents, plans
 from tidegate.lake.ledger import Ledger, last_entry
 from tidegate.lake.store_protocol import Store, Stores
-from tidegate.pipelines.spec import Egress
+from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 
 FORMAT = 1
 
 
-def status(spec: Egress, stores: Stores, *, footers: bool = True) -> dict[str, Any]:
+def status(
+    spec: EgressSpec, stores: Stores, pipelines: Pipelines, *, footers: bool = True
+) -> dict[str, Any]:
     """Return what was sent, and the backlog (contract: `status --json`, egress).
 
     `waiting` is null, and `source_problem` says why, when the source cannot be read. Only with
@@ -31,7 +33,9 @@ def status(spec: Egress, stores: Stores, *, footers: bool = True) -> dict[str, A
         "format": FORMAT,
         "pipeline": spec.name,
         "kind": spec.kind,
-        **source_backlog(spec, stores, store, fold, spec.max_records if footers else None),
+        **source_backlog(
+            spec, stores, pipelines, store, fold, spec.max_records if footers else None
+        ),
         "sent": {
             "files": len(fold.sent),
             "rows": sum(r.sent for commit in fold.live.values() for r in commit.receipts),
@@ -55,7 +59,12 @@ def status(spec: Egress, stores: Stores, *, footers: bool = True) -> dict[str, A
 
 
 def source_backlog(
-    spec: Egress, stores: Stores, store: Store, fold: Fold, max_records: int | None = None
+    spec: EgressSpec,
+    stores: Stores,
+    pipelines: Pipelines,
+    store: Store,
+    fold: Fold,
+    max_records: int | None = None,
 ) -> dict[str, Any]:
     """Return the backlog of the source, or why it cannot be read.
 
@@ -63,7 +72,7 @@ def source_backlog(
     """
     problem, backlog = None, None
     try:
-        backlog = read_backlog(spec, stores, store, fold, max_records)
+        backlog = read_backlog(spec, stores, pipelines, store, fold, max_records)
     except TidegateError as error:
         problem = str(error)
     return {

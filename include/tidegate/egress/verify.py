@@ -24,10 +24,10 @@ from tidegate.errors import LakeDamaged
 from tidegate.lake import audit, deliveries, plans
 from tidegate.lake.deliveries import SentFile
 from tidegate.lake.store_protocol import Store
-from tidegate.pipelines.spec import Egress
 from tidegate.runs.boundaries import refuse_leaderless
 from tidegate.runs.findings import Findings
 from tidegate.runs.kafka_protocol import Kafka
+from tidegate.runs.spec_protocol import EgressSpec
 
 Say = Callable[[str], None]
 Files = Sequence[SentFile]
@@ -62,7 +62,7 @@ class _Target:
         return self.seen.topic_ids, {t: {p: m.start for p, m in each.items()} for t, each in marks}
 
 
-def verify(spec: Egress, store: Store, kafka: Kafka | None, say: Say) -> dict[str, Any]:
+def verify(spec: EgressSpec, store: Store, kafka: Kafka | None, say: Say) -> dict[str, Any]:
     """Compare ledger and manifests; with `kafka`, every row with its record, content included.
 
     Rows that the target does not retain, by retention or by compaction, are counted as `expired`.

@@ -27,9 +27,9 @@ from tidegate.core.requests import Backfill, DataInterval
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
 from tidegate.lake.store_protocol import Store
-from tidegate.pipelines.spec import Ingest
 from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
 from tidegate.runs.run import Run
+from tidegate.runs.spec_protocol import IngestSpec
 
 
 def draft(
@@ -229,7 +229,7 @@ def _complaints(run: Run, asked: Backfill) -> list[str]:
     return complaints
 
 
-def not_among(spec: Ingest, topic: str) -> str:
+def not_among(spec: IngestSpec, topic: str) -> str:
     """Return the complaint about a topic that the pipeline does not read."""
     near = did_you_mean(topic, spec.topics)
     return f"{topic} is not among its topics {list(spec.topics)}{near}"

@@ -20,13 +20,13 @@ from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.placing import unplaced
 from tidegate.lake.store_protocol import Store, Stores
-from tidegate.pipelines.spec import Ingest
 from tidegate.runs.run import Run
+from tidegate.runs.spec_protocol import IngestSpec
 
 logger = logging.getLogger(__name__)
 
 
-def times(spec: Ingest, plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
+def times(spec: IngestSpec, plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
     """Return the time of the survey for each complete topic of a plan.
 
     It is just before the broker was asked. None of a plan that was made for fewer partitions or
@@ -46,7 +46,7 @@ def times(spec: Ingest, plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict
     }  # fmt: skip
 
 
-def _has_examined(spec: Ingest, note: Mapping[str, Any], topic: str) -> bool:
+def _has_examined(spec: IngestSpec, note: Mapping[str, Any], topic: str) -> bool:
     """Return whether a plan was made for all partitions that the pipeline reads now.
 
     Partitions that were not assigned are not in `left_out`, whatever had become of them.
@@ -58,7 +58,11 @@ def _has_examined(spec: Ingest, note: Mapping[str, Any], topic: str) -> bool:
 
 
 def is_complete_through(
-    spec: Ingest, topic: str, until: datetime, stores: Stores, run_of: Callable[[Ingest], Run]
+    spec: IngestSpec,
+    topic: str,
+    until: datetime,
+    stores: Stores,
+    run_of: Callable[[IngestSpec], Run],
 ) -> bool:
     """Return whether a topic is complete through a time, and its files are in `data/`.
 
@@ -78,12 +82,12 @@ def is_complete_through(
     store = stores.open(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
     done = _by_ledger(spec, topic, until, store, fold) or _by_broker(
-        run_of(spec.model_copy(update={"topics": (topic,)})), topic, store, fold
+        run_of(spec.with_topics((topic,))), topic, store, fold
     )
     return done and _is_placed(spec, topic, store, fold)
 
 
-def _is_placed(spec: Ingest, topic: str, store: Store, fold: Fold) -> bool:
+def _is_placed(spec: IngestSpec, topic: str, store: Store, fold: Fold) -> bool:
     """Return whether readers of `data/`, too, find all commits of a topic."""
     of_topic = [n for n in fold.waiting if n in fold.live and topic in fold.live[n].topic_ids]
     if late := unplaced(store, fold, among=of_topic):
@@ -92,7 +96,7 @@ def _is_placed(spec: Ingest, topic: str, store: Store, fold: Fold) -> bool:
     return not late
 
 
-def _by_ledger(spec: Ingest, topic: str, until: datetime, store: Store, fold: Fold) -> bool:
+def _by_ledger(spec: IngestSpec, topic: str, until: datetime, store: Store, fold: Fold) -> bool:
     """Return whether a committed plan says so; read back to the first that is too old."""
     seen = set()
     for n in sorted(fold.live, reverse=True):

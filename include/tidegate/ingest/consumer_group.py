@@ -9,14 +9,14 @@ from typing import Any
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import Offsets
 from tidegate.errors import TidegateError
-from tidegate.pipelines.spec import Ingest
 from tidegate.runs.kafka_protocol import Kafka
+from tidegate.runs.spec_protocol import IngestSpec
 from tidegate.runs.topics import recorded
 
 logger = logging.getLogger(__name__)
 
 
-def show(spec: Ingest, kafka: Kafka, offsets: Offsets) -> None:
+def show(spec: IngestSpec, kafka: Kafka, offsets: Offsets) -> None:
     """Commit cursors to the pipeline's group, if it has one. Never raises: logs a warning."""
     if spec.progress_group is None or not offsets:
         return
@@ -26,7 +26,7 @@ def show(spec: Ingest, kafka: Kafka, offsets: Offsets) -> None:
         logger.warning("%s: group %s: %s", spec.name, spec.progress_group, error)
 
 
-def reconcile(spec: Ingest, kafka: Kafka, fold: Fold) -> dict[str, Any]:
+def reconcile(spec: IngestSpec, kafka: Kafka, fold: Fold) -> dict[str, Any]:
     """Commit the cursors if the group differs; return each partition that did.
 
     `error` is the reason if the broker or the group refused.

@@ -12,15 +12,15 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.ingest.status import PipelineState, positions, read_state
 from tidegate.lake.store_protocol import Store
-from tidegate.pipelines.spec import Ingest
 from tidegate.runs.kafka_protocol import Kafka
+from tidegate.runs.spec_protocol import IngestSpec
 
 FORMAT = 1
 
 IntervalsOf = Mapping[str, Mapping[int, tuple[CoverageInterval, ...]]]
 
 
-def coverage(spec: Ingest, store: Store, kafka: Kafka) -> dict[str, Any]:
+def coverage(spec: IngestSpec, store: Store, kafka: Kafka) -> dict[str, Any]:
     """Return every partition's intervals (contract: `coverage --json`).
 
     From `expires_at` on, the first unseen record may be deleted; null if that is unknown.

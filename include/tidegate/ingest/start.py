@@ -10,9 +10,9 @@ from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines.spec import Ingest, StartAt
-from tidegate.pipelines.value_types import OLD_WORDS
 from tidegate.runs.run import Run
+from tidegate.runs.spec_protocol import IngestSpec, StartSpec
+from tidegate.settings.old_names import word_of_today
 
 Marks = Mapping[str, Mapping[int, Watermarks]]
 """The watermarks of the partitions that begin now, by topic."""
@@ -31,7 +31,7 @@ def start_offsets(
     start = run.spec.start
     # `latest` is for what there was at the first run: what a pattern discovers later loses nothing.
     late = run.spec.pattern is not None and bool(fold.origins)
-    if not isinstance(start, StartAt):
+    if isinstance(start, str):
         word = "earliest" if late else start
         return {t: {p: _edge(word, m) for p, m in marks.items()} for t, marks in new.items()}
     if not new:
@@ -56,7 +56,7 @@ def start_offsets(
     return _or_otherwise(run.spec, start, new, run.kafka.offsets_since(times))
 
 
-def _new(spec: Ingest, fold: Fold, seen: Survey, topic: str) -> Mapping[int, Watermarks]:
+def _new(spec: IngestSpec, fold: Fold, seen: Survey, topic: str) -> Mapping[int, Watermarks]:
     """Return the partitions of a topic that have no origin, and get one by `start`."""
     known = fold.topic_ids.get(topic)
     if spec.assign is None:
@@ -68,18 +68,18 @@ def _new(spec: Ingest, fold: Fold, seen: Survey, topic: str) -> Mapping[int, Wat
 
 
 def _edge(word: str, marks: Watermarks) -> int:
-    return marks.start if OLD_WORDS.get(word, word) == "earliest" else marks.end
+    return marks.start if word_of_today(word) == "earliest" else marks.end
 
 
-def _time(start: StartAt, topic: str, partition: int) -> datetime:
+def _time(start: StartSpec, topic: str, partition: int) -> datetime:
     time = start.timestamps[topic][partition] if start.timestamps else start.timestamp
     assert time is not None
     return time
 
 
 def _or_otherwise(
-    spec: Ingest,
-    start: StartAt,
+    spec: IngestSpec,
+    start: StartSpec,
     new: Marks,
     found: Mapping[str, Mapping[int, int | None]],
     *,
@@ -140,7 +140,7 @@ def _refuse_beyond(
         )
 
 
-def _refuse_future(spec: Ingest, start: StartAt, new: Marks) -> None:
+def _refuse_future(spec: IngestSpec, start: StartSpec, new: Marks) -> None:
     """Raise ConfigurationError for times that have no offset yet."""
     now, what = datetime.now(UTC), "is in the future: it has no offset yet"
     if start.timestamp and start.timestamp > now:
@@ -152,7 +152,7 @@ def _refuse_future(spec: Ingest, start: StartAt, new: Marks) -> None:
 
 
 def _given_offsets(
-    spec: Ingest, given: Mapping[str, Mapping[int, int]], new: Marks
+    spec: IngestSpec, given: Mapping[str, Mapping[int, int]], new: Marks
 ) -> dict[str, dict[int, int]]:
     _refuse_unnamed(spec, "start.offsets", given, new)
     offsets = {
@@ -175,7 +175,7 @@ def _given_offsets(
 
 
 def _refuse_unnamed(
-    spec: Ingest, key: str, given: Mapping[str, Mapping[int, object]], new: Marks
+    spec: IngestSpec, key: str, given: Mapping[str, Mapping[int, object]], new: Marks
 ) -> None:
     """Raise ConfigurationError for new partitions that are not named, and named ones that are not.
 
@@ -190,6 +190,6 @@ def _refuse_unnamed(
     _refuse(spec, key, complaints)
 
 
-def _refuse(spec: Ingest, key: str, complaints: Iterable[str]) -> None:
+def _refuse(spec: IngestSpec, key: str, complaints: Iterable[str]) -> None:
     if listed := "; ".join(complaints):
         raise ConfigurationError(f"pipeline {spec.name!r}: {key}: {listed}")

@@ -22,14 +22,14 @@ from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import CommittedFile, live_files
 from tidegate.lake.ledger import Ledger, existing, last_entry
 from tidegate.lake.store_protocol import Store
-from tidegate.pipelines.spec import Ingest
 from tidegate.runs.kafka_protocol import Kafka
+from tidegate.runs.spec_protocol import IngestSpec
 from tidegate.runs.topics import recorded, resolved
 
 FORMAT = 1
 
 
-def files(spec: Ingest, store: Store) -> list[CommittedFile]:
+def files(spec: IngestSpec, store: Store) -> list[CommittedFile]:
     """List the files of the lake (contract: `files --json`)."""
     return live_files(store, existing(store, spec.name))
 
@@ -54,7 +54,7 @@ class PipelineState:
 
 
 def read_state(
-    spec: Ingest, store: Store, kafka: Kafka, *, down: str | None = None
+    spec: IngestSpec, store: Store, kafka: Kafka, *, down: str | None = None
 ) -> PipelineState:
     """Read the ledger and ask the broker, whose errors are returned as the `problem`.
 
@@ -123,7 +123,7 @@ def positions(
 
 
 def status(
-    spec: Ingest, store: Store, kafka: Kafka, state: PipelineState | None = None
+    spec: IngestSpec, store: Store, kafka: Kafka, state: PipelineState | None = None
 ) -> dict[str, Any]:
     """Return the position of each partition that the pipeline reads (contract: `status --json`).
 

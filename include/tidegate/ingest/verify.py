@@ -26,9 +26,9 @@ from tidegate.lake.attempts import Manifest
 from tidegate.lake.footers import opened_committed
 from tidegate.lake.ledger import Ledger, refuse_absent
 from tidegate.lake.store_protocol import Listed, Store
-from tidegate.pipelines.spec import Ingest
 from tidegate.runs.findings import Findings
 from tidegate.runs.kafka_protocol import Kafka
+from tidegate.runs.spec_protocol import IngestSpec
 
 Say = Callable[[str], None]
 _TRIES = 3
@@ -36,7 +36,7 @@ _BATCH = 20_000  # rows
 _MOST_OPEN = 200  # files
 
 
-def verify(spec: Ingest, store: Store, kafka: Kafka | None, say: Say) -> dict[str, Any]:
+def verify(spec: IngestSpec, store: Store, kafka: Kafka | None, say: Say) -> dict[str, Any]:
     """Check that ledger, plans, manifests, footers and pages agree; return the findings.
 
     Reading the ledger checks its chain of digests, reading the pages their checksums. Every commit
@@ -90,7 +90,7 @@ def verify(spec: Ingest, store: Store, kafka: Kafka | None, say: Say) -> dict[st
 class _Now:
     """The ledger, and the cluster if rows are compared, as they were when they were last asked."""
 
-    def __init__(self, store: Store, spec: Ingest, kafka: Kafka | None, fold: Fold) -> None:
+    def __init__(self, store: Store, spec: IngestSpec, kafka: Kafka | None, fold: Fold) -> None:
         self.store, self.spec, self._kafka = store, spec, kafka
         self.fold = fold
         self._look()

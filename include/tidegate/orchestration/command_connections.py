@@ -11,7 +11,7 @@ from tidegate import connections
 from tidegate.connections import Connection
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.orchestration import metadata_database
-from tidegate.pipelines.spec import Spec
+from tidegate.runs.spec_protocol import Spec
 
 if TYPE_CHECKING:
     from tidegate.broker.kafka_cluster import KafkaCluster

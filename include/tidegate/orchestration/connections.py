@@ -18,7 +18,7 @@ from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorise
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.orchestration.compatibility import AirflowSecretsBackendAccessDenied
 from tidegate.orchestration.metadata_database import DESCRIPTION
-from tidegate.pipelines.spec import Spec
+from tidegate.runs.spec_protocol import Spec
 
 
 def kafka(spec: Spec) -> KafkaCluster:

@@ -167,11 +167,14 @@ def _dag(
 
 
 def _backfill(context: Context) -> Run | EgressRun:
+    from tidegate.runs.topics import choose_topic
+
     params = tasks.params_of(context)
     rights.check(context, params["pipeline"])
     spec = files.load_ingest(params["pipeline"])
+    topic = params["topic"]
     asked = Backfill(
-        topic=(params["topic"] or "") if params["ranges"] else spec.topic_named(params["topic"]),
+        topic=(topic or "") if params["ranges"] else choose_topic(spec.name, spec.topics, topic),
         ranges=parsed_ranges(params["ranges"] or ()),
         fill_gaps=params["fill_gaps"],
         chunk_size=params["chunk_size"],

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidegate.runs.run import EgressRun, Run
+    from tidegate.runs.spec_protocol import IngestSpec
 
 _OF_SPARK = frozenset(inspect.signature(SparkSubmitOperator.__init__).parameters) - frozenset(
     inspect.signature(BaseOperator.__init__).parameters
@@ -144,7 +145,7 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
         from tidegate.lake.store import STORES
         from tidegate.orchestration import connections
 
-        def run_of(spec: Ingest) -> Run:
+        def run_of(spec: IngestSpec) -> Run:
             run: Run = flows.INGEST.new_run(
                 spec, connections.kafka(spec), f"tidegate__{spec.name}", "complete-through",
                 datetime.now(UTC).date(),

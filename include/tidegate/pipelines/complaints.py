@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.core.decoding import ANY_TOPIC
 from tidegate.core.nearest import did_you_mean
-from tidegate.pipelines.value_types import OLD_WORDS
+from tidegate.settings.old_names import word_of_today
 
 # Keys whose values may be or contain secrets.
 _UNQUOTED = {"conf", "producer", "options"}
@@ -119,7 +119,8 @@ def _in_our_words(error: Any, key: str) -> str:
     if kind == "value_error":
         return str(error["msg"]).removeprefix("Value error, ")
     if kind == "literal_error":
-        words = [w for w in re.findall("'([^']*)'", error["ctx"]["expected"]) if w not in OLD_WORDS]
+        expected = re.findall("'([^']*)'", error["ctx"]["expected"])
+        words = [word for word in expected if word_of_today(word) == word]
         forms = "timestamp, timestamps, offsets or group"
         mapping = f", or a mapping with {forms}" if last == "start" else ""
         near = did_you_mean(value, words) if isinstance(value, str) else ""

@@ -79,6 +79,11 @@ class Source(Strict):
                 return "topics", "only a lake has topics"
         return None
 
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """The options of Spark's reader of files."""
+        return as_texts(self.options)
+
 
 class Target(Strict):
     """Where rows are sent: one topic, or the one of `topics` that the row names.
@@ -235,6 +240,15 @@ class Egress(Strict):
                         "over partitions in any order: give one of them"
                     )
         return None
+
+    def with_max_files(self, max_files: int) -> Egress:
+        """Return the spec with another limit of files in a plan."""
+        return self.model_copy(update={"max_files": max_files})
+
+    @property
+    def expressions(self) -> dict[str, str]:
+        """The given SQL expressions, by the field of a record that they are for."""
+        return {name: sql for name, sql in self.columns if sql is not None}
 
     @property
     def kafka(self) -> str:

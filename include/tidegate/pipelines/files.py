@@ -231,6 +231,11 @@ def load_all(names: Iterable[str]) -> Loaded:
     return loaded
 
 
+def load_valid() -> dict[str, Spec]:
+    """Return the specs of all pipelines whose file is valid, by name."""
+    return valid(load_all(names()))
+
+
 def valid(loaded: Loaded) -> dict[str, Spec]:
     """Return the specs of the pipelines whose file is valid."""
     return {name: spec for name, spec in loaded.items() if not isinstance(spec, ConfigurationError)}

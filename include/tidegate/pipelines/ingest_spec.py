@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -12,12 +12,10 @@ from tidegate.core import parquet_settings
 from tidegate.core.decoding import Decoding
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.core.schema import Fields
-from tidegate.errors import ConfigurationError
 from tidegate.pipelines.decode_spec import Decode, TopicDecode, unknown_topics
 from tidegate.pipelines.strict import Contradiction, Spark, Strict
 from tidegate.pipelines.value_types import (
     LONGEST_WAIT,
-    OLD_WORDS,
     Count,
     FileSize,
     Lake,
@@ -36,6 +34,7 @@ from tidegate.pipelines.value_types import (
     Whole,
     as_texts,
 )
+from tidegate.settings.old_names import word_of_today
 from tidegate.settings.setting import Place, without_unset
 from tidegate.settings.source import disagreements, without_effect
 from tidegate.settings.table import judge
@@ -149,10 +148,6 @@ class Ingest(Strict):
                     return _start_complaint(value, given)
         return None
 
-    def topic_named(self, topic: str | None) -> str:
-        """Return a topic of the pipeline; for None the only one."""
-        return one_of(self.name, self.topics, topic)
-
     def select(self, existing: Iterable[str]) -> tuple[str, ...]:
         """Return the named topics, or those of `existing` that match; none of Kafka's own."""
         return _selected(existing, vars(self))
@@ -160,6 +155,15 @@ class Ingest(Strict):
     def partitions_of(self, topic: str) -> frozenset[int] | None:
         """Return the partitions of a topic that the pipeline reads; None: all."""
         return None if self.assign is None else frozenset(self.assign.get(topic, ()))
+
+    def with_topics(self, topics: tuple[str, ...]) -> Ingest:
+        """Return the spec with these topics in place of its own."""
+        return self.model_copy(update={"topics": topics})
+
+    @property
+    def has_own_isolation(self) -> bool:
+        """Whether the file gives the isolation level."""
+        return "isolation" in self.model_fields_set
 
     @property
     def decoding(self) -> dict[str, Decoding]:
@@ -213,20 +217,11 @@ def _columns(decode: Mapping[str, TopicDecode]) -> list[Fields]:
     return [each.decoding.columns for each in decode.values()] or [()]
 
 
-def one_of(pipeline: str, topics: Sequence[str], topic: str | None) -> str:
-    """Return `topic`, for None the only one of `topics`; ConfigurationError if there are more."""
-    if topic or len(topics) == 1:
-        return topic or topics[0]
-    raise ConfigurationError(
-        f"pipeline {pipeline!r}: say which topic" + (f", of {', '.join(topics)}" if topics else "")
-    )
-
-
 def _notices_of_start(start: str | StartAt) -> Iterator[str]:
     word = start.otherwise if isinstance(start, StartAt) else start
-    if word is not None and word in OLD_WORDS:
+    if word is not None and (today := word_of_today(word)) != word:
         key = "start.otherwise" if isinstance(start, StartAt) else "start"
-        yield f"{key}: read as {OLD_WORDS[word]}: {word} is an older word for it"
+        yield f"{key}: read as {today}: {word} is an older word for it"
 
 
 def _start_complaint(start: StartAt, given: Mapping[str, Any]) -> Contradiction | None:

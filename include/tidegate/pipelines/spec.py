@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from tidegate.pipelines import decode_spec
 from tidegate.pipelines.complaints import complaints
 from tidegate.pipelines.egress_spec import Columns, Egress, Source, Target
-from tidegate.pipelines.ingest_spec import Ingest, StartAt, one_of
+from tidegate.pipelines.ingest_spec import Ingest, StartAt
 from tidegate.pipelines.strict import SendingSpark, Spark
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "Spec",
     "StartAt",
     "Target",
-    "one_of",
     "parse",
 ]
 

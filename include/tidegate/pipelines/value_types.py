@@ -176,14 +176,6 @@ TopicNames = Annotated[tuple[TopicName, ...], AfterValidator(_are_distinct)]
 LakeTopics = Annotated[tuple[LakeTopic, ...], AfterValidator(_are_distinct)]
 PipelineName = Annotated[str, AfterValidator(pipeline_name)]
 
-OLD_WORDS: Mapping[str, str] = {
-    "smallest": "earliest",
-    "beginning": "earliest",
-    "largest": "latest",
-    "end": "latest",
-}
-"""The words of Kafka 0.8 and of librdkafka for the ends of a log, and those of today."""
-
 
 def as_text(value: Scalar) -> str:
     """Return a setting's value in the form of Spark and Kafka."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines.spec import Egress, Ingest, Spec
+from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Spec
 from tidegate.settings.merged import Effective, Origin, merged
 from tidegate.settings.setting import Place
 from tidegate.settings.sink import DEFAULTS
@@ -33,7 +33,7 @@ def effective(
     By name its value and its origin: pipeline, connection or tidegate. No setting of the table can
     be secret; other settings of Spark may be, and have None as their value.
     """
-    found = _of_source(spec, kafka) if isinstance(spec, Ingest) else _of_sink(spec, kafka)
+    found = _of_source(spec, kafka) if spec.kind == "ingest" else _of_sink(spec, kafka)
     given = {
         name: each._asdict() | ({} if name in _SHOWN else {"value": None})
         for name, each in merged(Place.SPARK, spec.spark.settings, of_spark).items()
@@ -47,9 +47,9 @@ def explained(run: AnyRun) -> dict[str, dict[str, str | None]]:
     return effective(run.spec, run.kafka, run.engine.settings)
 
 
-def _of_source(spec: Ingest, kafka: Kafka) -> dict[str, Effective]:
+def _of_source(spec: IngestSpec, kafka: Kafka) -> dict[str, Effective]:
     given = dict(spec.source_options)
-    if "isolation" in spec.model_fields_set:
+    if spec.has_own_isolation:
         given["kafka.isolation.level"] = spec.isolation
     found = merged(Place.SOURCE, given, kafka.options)
     if "kafka.group.id" in found:
@@ -57,7 +57,7 @@ def _of_source(spec: Ingest, kafka: Kafka) -> dict[str, Effective]:
     return found
 
 
-def _of_sink(spec: Egress, kafka: Kafka) -> dict[str, Effective]:
+def _of_sink(spec: EgressSpec, kafka: Kafka) -> dict[str, Effective]:
     """Return those of the sink; what Tidegate derives from the others is Tidegate's."""
     found = merged(Place.SINK, spec.target.settings, kafka.options)
     chosen = producer_settings.settings(spec.target.producer_settings, kafka.options)
@@ -97,7 +97,7 @@ def refuse_contradictions(spec: Spec, kafka: Kafka) -> None:
 
 def refuse_options(spec: Spec, connection: str, options: Mapping[str, str]) -> None:
     """Raise ConfigurationError for a pipeline's options that contradict the connection's."""
-    if isinstance(spec, Ingest):
+    if spec.kind == "ingest":
         found = [("options", disagreements(spec.source_options, options))]
     else:
         target = spec.target

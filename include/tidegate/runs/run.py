@@ -19,9 +19,9 @@ from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store, Stores
-from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.runs.engine_protocol import Engine
 from tidegate.runs.kafka_protocol import Kafka
+from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Pipelines, Spec
 from tidegate.runs.steps import OnProgress
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Run(AnyRun):
     It plans at most `max_chunks` chunks; the rest is left to later runs.
     """
 
-    spec: Ingest
+    spec: IngestSpec
     asked: Asked = LIVE
     max_chunks: int | None = None
 
@@ -147,13 +147,15 @@ class Run(AnyRun):
 class EgressRun(AnyRun):
     """A run of an egress pipeline; `kafka` is the target's.
 
-    `senders` knows which processes send. `resend` also sends changed files whose names were sent.
-    `asked` is what is to be sent again: files, or a window of the source's lake, and `source_kafka`
-    the Kafka from which this lake was ingested.
+    `senders` knows which processes send. `pipelines` has the pipeline whose lake is the source.
+    `resend` also sends changed files whose names were sent. `asked` is what is to be sent again:
+    files, or a window of the source's lake, and `source_kafka` the Kafka from which this lake was
+    ingested.
     """
 
-    spec: Egress
+    spec: EgressSpec
     senders: Senders = field(kw_only=True)
+    pipelines: Pipelines = field(kw_only=True)
     resend: bool = False
     asked: Replay | FileReplay | None = None
     source_kafka: Kafka | None = None

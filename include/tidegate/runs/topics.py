@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegate.core.fold import Fold
-from tidegate.errors import UnknownTopic
-from tidegate.pipelines.spec import Ingest
+from tidegate.errors import ConfigurationError, UnknownTopic
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import Run
+from tidegate.runs.spec_protocol import IngestSpec
 
 
-def resolved(spec: Ingest, kafka: Kafka, fold: Fold) -> Ingest:
+def resolved(spec: IngestSpec, kafka: Kafka, fold: Fold) -> IngestSpec:
     """Return the spec with the topics that its pattern matches in Kafka or in the ledger.
 
     A topic that was deleted stays in the list, so that it is reported. UnknownTopic if no topic
@@ -28,14 +29,23 @@ def resolved(spec: Ingest, kafka: Kafka, fold: Fold) -> Ingest:
             "correct `pattern` or `exclude`, or grant DESCRIBE",
             topics=[],
         )
-    return spec.model_copy(update={"topics": topics})
+    return spec.with_topics(topics)
 
 
-def recorded(spec: Ingest, fold: Fold) -> Ingest:
+def recorded(spec: IngestSpec, fold: Fold) -> IngestSpec:
     """Return the spec with the topics of the ledger that its pattern matches; no broker call."""
     if spec.pattern is None:
         return spec
-    return spec.model_copy(update={"topics": spec.select(fold.topic_ids)})
+    return spec.with_topics(spec.select(fold.topic_ids))
+
+
+def choose_topic(pipeline: str, topics: Sequence[str], topic: str | None) -> str:
+    """Return `topic`, or the only one if it is None. ConfigurationError if there are several."""
+    if topic or len(topics) == 1:
+        return topic or topics[0]
+    raise ConfigurationError(
+        f"pipeline {pipeline!r}: say which topic" + (f", of {', '.join(topics)}" if topics else "")
+    )
 
 
 def with_topics(run: Run, fold: Fold) -> Run:

@@ -11,8 +11,8 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import parse_spark_offsets, spark_offsets
 from tidegate.errors import CursorAhead
 from tidegate.lake.ledger import Ledger
-from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.runs.run import NO_MIRROR, Mirror
+from tidegate.runs.spec_protocol import IngestSpec, Spec
 from tidegate.runs.topics import recorded
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
         drift.rewrite(mirror)
 
 
-def refuse_ahead(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
+def refuse_ahead(mirror: Mirror, spec: IngestSpec, ledger: Ledger) -> None:
     """Raise CursorAhead for Variables of topics that a pattern matches and the ledger lacks.
 
     An empty ledger, as of a lake that is not mounted, knows no topic of a pattern.
@@ -113,7 +113,7 @@ def refuse_ahead(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
 def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
     """Return the error for a Variable that is ahead, with both remedies."""
     differing = drift.to_json()["partitions"]
-    if isinstance(spec, Egress):
+    if spec.kind == "egress":
         remedy = "delete it to go on: what this ledger does not know as sent will be sent"
     else:
         remedy = (
@@ -141,7 +141,7 @@ def show(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
 
 
 def write_topic(
-    mirror: Mirror, spec: Ingest, fold: Fold, topic: str, partition: int | None = None
+    mirror: Mirror, spec: IngestSpec, fold: Fold, topic: str, partition: int | None = None
 ) -> None:
     """Write a topic's cursors after an operator's decision about one partition, or about all.
 
@@ -159,18 +159,18 @@ def write_topic(
 
 
 def _topics(spec: Spec, fold: Fold) -> tuple[str, ...]:
-    return spec.target.names if isinstance(spec, Egress) else recorded(spec, fold).topics
+    return spec.target.names if spec.kind == "egress" else recorded(spec, fold).topics
 
 
 def _cursors(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
-    if isinstance(spec, Egress):
+    if spec.kind == "egress":
         return fold.target_ends.get(topic, {})
     return fold.cursors(topic) if topic in fold.topic_ids else {}
 
 
 def _highest(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
     """Return the highest offsets that Variables ever had of a topic, under any of its topic ids."""
-    if isinstance(spec, Egress):
+    if spec.kind == "egress":
         ends: dict[int, int] = {}
         for commit in fold.live.values():
             for r in commit.receipts:

@@ -23,6 +23,12 @@ _TO_SINK = {
 }
 _WITHOUT_PREFIX = ("request.timeout.ms", "send.buffer.bytes")
 """Settings of an old producer whose names are those of today, without `kafka.`."""
+_OLD_WORDS = {
+    "smallest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "end": "latest",
+}
 _OF_SERVERS = ("metadata.broker.list", "broker.list")
 _CLUSTER = (*_OF_SERVERS, "bootstrap.servers")
 _ZOOKEEPER = (
@@ -34,6 +40,11 @@ _COMMITS = (
     "auto.commit.enable", "auto.commit.interval.ms", "enable.auto.commit", "offsets.storage",
     "dual.commit.enabled", "offsets.channel.backoff.ms", "offsets.commit.max.retries",
 )  # fmt: skip
+
+
+def word_of_today(word: str) -> str:
+    """Return the word that Kafka has now for an end of a log, or the same word."""
+    return _OLD_WORDS.get(word, word)
 
 
 def _both(name: str, why: str, use: str, use_in_sink: str | None = None) -> list[Setting]:

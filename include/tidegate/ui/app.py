@@ -166,7 +166,7 @@ def _request(name: str) -> Future[dict[str, Any]]:
 def _status(spec: Spec) -> dict[str, Any]:
     """Return a status; a broker that did not answer for one pipeline is not asked by others."""
     if isinstance(spec, Egress):
-        return egress_status(spec, STORES, footers=False)
+        return egress_status(spec, STORES, files, footers=False)
     kafka = connections.kafka(spec)
     until, why = _down.get(spec.kafka, (0.0, ""))
     down = why if time.monotonic() < until else None

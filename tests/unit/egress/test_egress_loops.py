@@ -49,10 +49,10 @@ def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) ->
     fed = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(fed, Egress)
     if not loops:
-        refuse_loop(fed, "cluster", STORES)
+        refuse_loop(fed, "cluster", STORES, files)
         return
     with pytest.raises(ConfigurationError, match=r"t feeds the lake of '(back|pattern)'"):
-        refuse_loop(fed, "cluster", STORES)
+        refuse_loop(fed, "cluster", STORES, files)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_a_path_into_a_lake_of_unknown_pipelines(
     spec = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(spec, Egress)
     name = f"their/{layout.DATA}topic={topic}/{level}part-0.parquet"
-    refuse_loop(spec, "cluster", STORES)
+    refuse_loop(spec, "cluster", STORES, files)
     deep = {**source, "path": str(lake / f"their/data/topic={topic}")}
     deeper = parse({**world.spec.model_dump(), "source": deep})
     assert isinstance(deeper, Egress)
-    files = {**source, "path": str(lake / f"their/data/topic=*/{level}part-*.parquet")}
-    by_glob = parse({**world.spec.model_dump(), "source": files})
+    globbed = {**source, "path": str(lake / f"their/data/topic=*/{level}part-*.parquet")}
+    by_glob = parse({**world.spec.model_dump(), "source": globbed})
     assert isinstance(by_glob, Egress)
     if loops:
         with pytest.raises(ConfigurationError, match="t feeds the lake"):
@@ -142,7 +142,7 @@ def test_a_loop_of_two_hops_is_refused(world: World) -> None:
     with pytest.raises(
         ConfigurationError, match="u feeds the lake of 'in', which 'out' sends to t"
     ):
-        refuse_loop(other, "cluster", STORES)
+        refuse_loop(other, "cluster", STORES, files)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_hops_that_lead_elsewhere_are_no_loop(world: World, middle: Any) -> None
     connection that is not known to lead to the same cluster.
     """
     make_hops(world, **middle)
-    refuse_loop(world.spec, "cluster", STORES)
+    refuse_loop(world.spec, "cluster", STORES, files)
 
 
 @pytest.mark.parametrize(("cluster", "loops"), [("cluster", True), ("another", False)])
@@ -173,9 +173,9 @@ def test_a_hop_is_on_the_cluster_that_its_ledger_tells(
         assert isinstance(Ledger(store, name).append(entry, run="r"), Appended)
     if loops:
         with pytest.raises(ConfigurationError, match="without end"):
-            refuse_loop(world.spec, "cluster", STORES)
+            refuse_loop(world.spec, "cluster", STORES, files)
     else:
-        refuse_loop(world.spec, "cluster", STORES)
+        refuse_loop(world.spec, "cluster", STORES, files)
 
 
 def make_unreadable(world: World, lake: str, pipeline: str, how: str) -> None:
@@ -213,7 +213,7 @@ def test_a_loop_is_found_where_a_ledger_cannot_be_read(world: World, how: str, w
     (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
     make_unreadable(world, f"of_{whose}", whose, how)
     with pytest.raises(ConfigurationError, match="without end"):
-        refuse_loop(world.spec, "cluster", STORES)
+        refuse_loop(world.spec, "cluster", STORES, files)
 
 
 def test_a_bad_pattern_of_another_pipeline_is_ignored(world: World) -> None:
@@ -233,4 +233,4 @@ def test_the_projects_pipelines_are_no_loop() -> None:
         for name in files.names():
             spec = files.load_named(name)
             if isinstance(spec, Egress):
-                refuse_loop(spec, "cluster", STORES)
+                refuse_loop(spec, "cluster", STORES, files)

@@ -41,6 +41,7 @@ from tidegate.errors import (
 )
 from tidegate.lake import timestamps
 from tidegate.lake.store import STORES
+from tidegate.pipelines import files
 
 
 @pytest.mark.usefixtures("lake")
@@ -224,7 +225,7 @@ def test_a_refused_window_makes_no_topic(world: World, monkeypatch: pytest.Monke
 def chosen(world: World, topic: str | None) -> str:
     """Return the topic that is replayed if this one is named."""
     given = {"id": "x", "start": "0", "end": "1"}
-    asked = replay.request(world.spec, topic, lambda _: world.run().kafka, given)["asked"]
+    asked = replay.request(world.spec, topic, files, lambda _: world.run().kafka, given)["asked"]
     return str(asked.topic)
 
 
@@ -279,7 +280,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, **replay_of())
     (claim,) = world.fold.claims.values()
-    assert [each["replay"] for each in status(world.spec, STORES)["open_claims"]] == ["x"]
+    assert [each["replay"] for each in status(world.spec, STORES, files)["open_claims"]] == ["x"]
     for alive in ({claim.attempt}, set()):
         world.alive = alive
         assert explain(world.open())["finishes_first"] is None
@@ -289,7 +290,8 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     with pytest.raises(SendFailed):
         world.send("live", dies_while_sending)
     live = next(c for c in world.fold.claims.values() if c.lane == "live")
-    assert [each["replay"] for each in status(world.spec, STORES)["open_claims"]] == ["x", None]
+    claims = status(world.spec, STORES, files)["open_claims"]
+    assert [each["replay"] for each in claims] == ["x", None]
     world.alive = {live.attempt}
     assert (
         world.send_and_publish("two", application=sends_window, **replay_of())["plan_id"]
