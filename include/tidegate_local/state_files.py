@@ -15,7 +15,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
-    write_private(new, content)
+    write_private(new, json.dumps(content).encode())
     new.replace(path)
 
 

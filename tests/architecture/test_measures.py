@@ -7,8 +7,8 @@ from tools import measures
 BUDGETS = {
     "modules that name YARN": 14,
     "modules that name S3": 21,
-    "modules that name Kerberos": 14,
-    "modules that name MSK": 4,
+    "modules that name Kerberos": 9,
+    "modules that name MSK": 1,
     "modules that name CSV": 19,
     "names that the heart imports of engines": 0,
     "names that the heart imports of Kafka": 0,
@@ -19,12 +19,12 @@ BUDGETS = {
     "modules of the heart that load tenacity": 0,
     "modules of the heart that load yaml": 0,
     "modules whose name another has": 64,
-    "public names defined twice or more": 113,
-    "reads of documents by string keys": 813,
+    "public names defined twice or more": 109,
+    "reads of documents by string keys": 804,
     "modules under 50 lines": 79,
-    "semicolons per 10,000 words": 158,
-    "there is none per 10,000 words": 5.1,
-    "of which per 10,000 words": 5.1,
+    "semicolons per 10,000 words": 154.5,
+    "there is none per 10,000 words": 5.0,
+    "of which per 10,000 words": 5.0,
 }
 
 

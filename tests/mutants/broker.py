@@ -149,9 +149,9 @@ MUTANTS = (
     ),
     Mutant(
         "a user name of SCRAM is escaped, and no other",
-        "KafkaSettings._login",
-        'if mechanism.startswith("SCRAM-"):',
-        "if True:",
+        "Plain.escaped",
+        "return user",
+        'return user.replace("=", "=3D")',
         "tests/unit/broker/test_client_settings.py"
         "::test_a_user_name_of_scram_may_hold_commas_and_equals_signs",
     ),
@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         "an expired token",
-        "TokenProvider._checked",
+        "TokenProvider.checked",
         "if expiry is not None and expiry <= time.time():",
         "if False:",
         "tests/unit/broker/test_oauth.py::test_a_token_in_a_file_is_read_for_each_login",

@@ -13,6 +13,7 @@ from tidegate.egress.takeover import ProcessSenders
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import STORES
 from tidegate.lake.store_protocol import Store
+from tidegate.launch.delegation_tokens import client_options
 from tidegate.pipelines import files
 from tidegate.runs.engine_protocol import Application, Ended, Unknown
 from tidegate.spark.answers import LocalAnswers
@@ -56,7 +57,7 @@ class ToyEngine:
     def application(self, job: KafkaJob, attempt: Attempt, **asked: Any) -> Iterator[Application]:
         self.asked.append(asked)
         with tempfile.TemporaryDirectory() as directory:
-            added = self.kafka.for_spark(Path(directory)) if self.kafka else {}
+            added = client_options(self.kafka, Path(directory)) if self.kafka else {}
             whole = replace(job, options={**added, **job.options})
             # It is copied, as by any other engine: what is not in its JSON does not arrive.
             copied = type(job).from_json(whole.to_json())

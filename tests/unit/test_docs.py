@@ -75,7 +75,16 @@ def test_every_error_has_its_way_out(name: str) -> None:
 def test_the_page_of_delegation_tokens_names_every_setting() -> None:
     """Tidegate's, and each of Spark's that says how a token is obtained or used."""
     text = page("docs/how-to/delegation-tokens.md")
-    token = DelegationToken("k", "k", "b:9", "b:9", "SASL_SSL", "SCRAM-SHA-512", "kafka", "/ca")
+    token = DelegationToken(
+        "k",
+        "k",
+        "b:9",
+        "b:9",
+        "SASL_SSL",
+        "SCRAM-SHA-512",
+        {"sasl.kerberos.service.name": "kafka"},
+        "/ca",
+    )
     prefix = "spark.kafka.clusters.k."
     named_ = {*delegation_token.NAMES, *(name.removeprefix(prefix) for name in token.conf())}
     named_ |= {f"ssl.{of}store.{part}" for of in ("key", "trust") for part in ("location", "type")}

@@ -13,6 +13,7 @@ from kafka import errors as kafka_errors
 
 from tidegate.broker import security
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.mechanism import refusal
 from tidegate.errors import (
     BrokerError,
     BrokerUnreachable,
@@ -21,7 +22,6 @@ from tidegate.errors import (
     UnknownTopic,
 )
 
-_KERBEROS = re.compile("<Kerberos: ([^<>]*)>")  # tidegate.broker.kerberos
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^\n]{0,500}?)\.?(?: \(_ssl| \(backoff|$)")
 _ATTEMPT = re.compile(r"Bootstrap connection to \S+ failed: ([^\n]{0,500}?) \(backoff")
 _TLS = re.compile(r"\[SSL: ([A-Z0-9_]+)\]")
@@ -90,8 +90,8 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
         messages = log.about(settings.bootstrap_servers) + str(error)
         if refusal := _refusal(settings, messages):
             raise NotAuthenticated(f"{settings.cluster}: {refusal}") from None
-        if settings.token_error:
-            raise settings.token_error from None
+        if settings.login_error:
+            raise settings.login_error from None
         if unresolved := re.findall(r"DNS lookup failed for (\S+?):\d", messages):
             hosts = ", ".join(dict.fromkeys(unresolved))
             raise BrokerUnreachable(
@@ -113,10 +113,10 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
 def _refusal(settings: KafkaSettings, messages: str) -> str | None:
     """Return what was refused, by the broker or by this client, and what to check; else None."""
     mechanism = settings.mechanism
-    if said := _KERBEROS.search(messages):
-        return said[1]
+    if said := refusal(messages):
+        return said
     if mechanism and "UnsupportedSaslMechanism" in messages:
-        return f"the broker does not offer sasl.mechanism {mechanism}"
+        return f"the broker does not offer sasl.mechanism {mechanism.name}"
     # An end without a reason may be that of a proxy whose broker is away.
     reasons = sorted({*_TLS.findall(messages)} - {"UNEXPECTED_EOF_WHILE_READING"})
     # A broker may close the connection before its refusal of a login has been read. A proxy whose
@@ -125,9 +125,8 @@ def _refusal(settings: KafkaSettings, messages: str) -> str | None:
     closed = sum("socket disconnected" in each for each in attempts) > len(attempts) / 2
     refused = "SaslAuthenticationFailed" in messages
     if mechanism and (refused or (closed and not reasons and _ANSWERED in messages)):
-        check = security.MECHANISMS[mechanism].check
         other = "" if refused else ", and security.protocol"
-        return f"the broker refused the credentials; check {check}{other}"
+        return f"the broker refused the credentials; check {mechanism.check}{other}"
     if "CERTIFICATE_VERIFY_FAILED" in reasons:
         untrusted = _UNTRUSTED.search(messages)
         return (

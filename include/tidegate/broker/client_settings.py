@@ -13,8 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from tidegate.broker import delegation_token, kerberos, oauth, security, tls
+from tidegate.broker import delegation_token, security, tls
 from tidegate.broker.delegation_token import DelegationToken
+from tidegate.broker.mechanism import Mechanism, Session
+from tidegate.broker.mechanisms import mechanism_of
+from tidegate.core.java_client import JavaClient, PrivateFiles
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.settings.setting import Place
 from tidegate.settings.table import find
@@ -84,9 +87,9 @@ class KafkaSettings:
         }
 
     @property
-    def mechanism(self) -> str | None:
-        """Return the SASL mechanism; None: no login, or by certificate."""
-        return self.extra.get("sasl.mechanism")
+    def mechanism(self) -> Mechanism | None:
+        """How clients log in; None: not at all, or by certificate."""
+        return mechanism_of(self.extra)
 
     @property
     def delegation_token(self) -> DelegationToken | None:
@@ -114,13 +117,13 @@ class KafkaSettings:
         return context
 
     @property
-    def token_error(self) -> TidegateError | None:
-        """Return why the last token of OAuth could not be had; None if it was, or without OAuth."""
-        return self._tokens.error if self.mechanism in ("OAUTHBEARER", "AWS_MSK_IAM") else None
+    def login_error(self) -> TidegateError | None:
+        """Return why the last login failed before a broker was asked; None if it did not."""
+        return self._session.error if self._session else None
 
     @cached_property
-    def _tokens(self) -> oauth.TokenProvider:
-        return oauth.for_python(self.extra, self.cluster)
+    def _session(self) -> Session | None:
+        return self.mechanism.session(self.extra, self.cluster) if self.mechanism else None
 
     def for_python(self) -> dict[str, Any]:
         """Return the arguments of a kafka-python client.
@@ -137,55 +140,30 @@ class KafkaSettings:
             arguments["request_timeout_ms"] = int(timeout)
         if self.ssl_context:
             arguments["ssl_context"] = self.ssl_context
-        return arguments | self._login()
+        return arguments | (self._session.arguments() if self._session else {})
 
-    def _login(self) -> dict[str, Any]:
-        match self.mechanism:
-            case None:
-                return {}
-            case "OAUTHBEARER" | "AWS_MSK_IAM":
-                self._tokens.token()
-                return {
-                    "sasl_mechanism": "OAUTHBEARER",
-                    "sasl_oauth_token_provider": self._tokens,
-                }
-            case "GSSAPI":
-                login = kerberos.for_python(self.extra, self.cluster)
-                return {"sasl_mechanism": "GSSAPI", "sasl_kerberos_name": login}
-            case mechanism:
-                user = self.extra["sasl.username"]
-                if mechanism.startswith("SCRAM-"):  # RFC 5802, which Java's client does itself
-                    user = user.replace("=", "=3D").replace(",", "=2C")
-                return {
-                    "sasl_mechanism": mechanism,
-                    "sasl_plain_username": user,
-                    "sasl_plain_password": self.extra["sasl.password"],
-                }
+    def for_java(self, directory: Path) -> JavaClient:
+        """Return what Java's client needs; what it reads from files only will be in `directory`.
 
-    def for_spark(self, private: Path) -> dict[str, str]:
-        """Return the `kafka.*` options of Spark's source and sink; they hold the secrets.
-
-        What Java's client reads from files only is written into `private`, a directory that nobody
-        else can read and that lives as long as the application.
+        That is a directory which nobody else can read, and which lives as long as the application.
         """
         extra = {key: str(value) for key, value in self.extra.items()}
         options = {"kafka.bootstrap.servers": extra["bootstrap.servers"], **self.options}
         for key in ("security.protocol", "sasl.mechanism"):
             if key in extra:
                 options[f"kafka.{key}"] = extra[key]
+        files = PrivateFiles(directory)
         with self._unusable():
             if self.ssl_context:
-                options |= tls.for_spark(extra, private)
-            match self.mechanism:
-                case None:
-                    pass
-                case "OAUTHBEARER" | "AWS_MSK_IAM":
-                    options |= oauth.for_spark(extra, private, self.cluster)
-                case "GSSAPI":
-                    options |= kerberos.for_spark(extra)
-                case _:
-                    options["kafka.sasl.jaas.config"] = security.password_jaas(extra)
-        return options
+                options |= tls.for_java(extra, files)
+            if self.mechanism:
+                options |= self.mechanism.for_java(extra, files, self.cluster)
+        return JavaClient(options, files.contents)
+
+    @property
+    def java_options(self) -> tuple[str, ...]:
+        """The options that each JVM needs for the login."""
+        return self.mechanism.java_options() if self.mechanism else ()
 
     @contextmanager
     def _unusable(self) -> Iterator[None]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate import linear_regex
+from tidegate.broker.mechanisms import mechanism_of
 
 _SWITCH = "tidegate.delegation_token"
 _CLUSTER = f"{_SWITCH}.cluster"
 _REGEX = f"{_SWITCH}.target_regex"
 NAMES = (_SWITCH, _CLUSTER, _REGEX)
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")  # Spark ends the id at the first dot
-_MECHANISM = "SCRAM-SHA-512"
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,9 @@ class DelegationToken:
     """What Spark has to know about the token of one cluster; nothing here is secret.
 
     `regex` selects the bootstrap addresses for which Spark uses the token. `mechanism` is the one
-    with which the token logs in, always a SCRAM. `kerberos` holds keytab and principal, if the
-    connection has both. `unknown_to_spark` are settings of the login that Spark cannot be given
+    with which the token logs in, always a SCRAM. `settings` are what that login needs of the
+    connection's. `spark_login` has Spark's settings with which it obtains tokens itself, if the
+    connection has them. `unknown_to_spark` are settings of the login that Spark cannot be given
     where it obtains the token itself.
     """
 
@@ -33,9 +34,9 @@ class DelegationToken:
     regex: str
     protocol: str
     mechanism: str
-    service_name: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
     ca: str | None = None
-    kerberos: tuple[str, str] | None = None
+    spark_login: Mapping[str, str] = field(default_factory=dict)
     unknown_to_spark: tuple[str, ...] = ()
 
     @property
@@ -54,9 +55,8 @@ class DelegationToken:
             "target.bootstrap.servers.regex": self.regex,
             "security.protocol": self.protocol,
             "sasl.token.mechanism": self.mechanism,
+            **self.settings,
         }
-        if self.service_name:
-            settings["sasl.kerberos.service.name"] = self.service_name
         if self.ca:
             settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca}
         prefix = f"spark.kafka.clusters.{self.cluster}."
@@ -68,18 +68,19 @@ def of(connection: str, extra: Mapping[str, Any]) -> DelegationToken | None:
     if not is_on(extra):
         return None
     servers = str(extra["bootstrap.servers"])
-    own = str(extra.get("sasl.mechanism", ""))
-    keytab, principal = (extra.get(f"sasl.kerberos.{name}") for name in ("keytab", "principal"))
+    login = mechanism_of(extra)
+    assert login
+    assert login.token_mechanism
     return DelegationToken(
         connection=connection,
         cluster=_cluster(connection, extra),
         servers=servers,
         regex=str(extra.get(_REGEX) or "|".join(map(re.escape, _addresses(servers)))),
         protocol=str(extra["security.protocol"]).upper(),
-        mechanism=own if own.startswith("SCRAM-") else _MECHANISM,
-        service_name=extra.get("sasl.kerberos.service.name"),
+        mechanism=login.token_mechanism,
+        settings=login.of_tokens(extra),
         ca=extra.get("ssl.ca.location"),
-        kerberos=(str(keytab), str(principal)) if keytab and principal else None,
+        spark_login=login.of_spark_itself(extra),
         # Of TLS, Spark's own login knows the CA's file.
         unknown_to_spark=tuple(
             name for name in extra if name.startswith("ssl.") and name != "ssl.ca.location"
@@ -102,8 +103,9 @@ def complaints(connection: str, given: Mapping[str, Any]) -> list[str]:
         found.append(
             f"{_SWITCH}: a token logs in by SCRAM, and {protocol} has no login; use SASL_SSL"
         )
-    if given.get("sasl.mechanism") == "AWS_MSK_IAM":
-        found.append(f"{_SWITCH}: brokers that log in by AWS_MSK_IAM take no token on that port")
+    login = mechanism_of(given)
+    if login and not login.token_mechanism:
+        found.append(f"{_SWITCH}: brokers that log in by {login.name} take no token on that port")
     cluster = _cluster(connection, given)
     if not _ID.fullmatch(cluster):
         found.append(f"{_CLUSTER}: {cluster!r}: not 1 to 64 letters, digits, _ and -")

@@ -16,12 +16,19 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tidegate.broker.jaas import jaas
+from tidegate.broker.mechanism import Mechanism, refused
 from tidegate.broker.tls import not_a_path
+from tidegate.core.java_client import PrivateFiles
 from tidegate.core.java_logins import is_away
-from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthenticated
+from tidegate.errors import (
+    BrokerUnreachable,
+    ConfigurationError,
+    NotAuthenticated,
+    TidegateError,
+)
 
 _SERVICE = "sasl.kerberos.service.name"
 _PRINCIPAL = "sasl.kerberos.principal"
@@ -72,7 +79,7 @@ def complaints(given: Mapping[str, Any]) -> Iterator[str]:
 
 def unusable(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with keytab, ticket cache and krb5.conf of this machine."""
-    keytab, configuration = given.get(_KEYTAB), krb5_conf()
+    keytab, configuration = given.get(_KEYTAB), _krb5_conf()
     if keytab is not None:
         if not_a_path(given, _KEYTAB):
             return
@@ -93,13 +100,7 @@ def unusable(given: Mapping[str, Any]) -> Iterator[str]:
         yield f"KRB5_CONFIG: {configuration}: no such file, or not readable"
 
 
-def login(given: Mapping[str, Any]) -> str:
-    """Return as whom checked settings log in."""
-    principal = given.get(_PRINCIPAL)
-    return f"as {principal}" if principal else "as the owner of the ticket cache"
-
-
-def krb5_conf() -> str | None:
+def _krb5_conf() -> str | None:
     """Return the file that KRB5_CONFIG names; Java knows only /etc/krb5.conf by itself."""
     return os.environ.get("KRB5_CONFIG", "").partition(":")[0] or None
 
@@ -121,35 +122,72 @@ def _jaas(given: Mapping[str, str]) -> str:
     return jaas(_MODULE, {**options, "doNotPrompt": "true"})
 
 
-def for_spark(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of Java's client."""
-    return {
-        "kafka.sasl.jaas.config": _jaas(given),
-        f"kafka.{_SERVICE}": given.get(_SERVICE, "kafka"),
+class Gssapi(Mechanism):
+    """A ticket of Kerberos, by a keytab or from a ticket cache."""
+
+    name = "GSSAPI"
+    check = f"{_PRINCIPAL} and {_SERVICE} of the connection"
+    allowed: ClassVar[tuple[str, ...]] = NAMES
+    refused: ClassVar[Mapping[str, str]] = {
+        "sasl.kerberos.kinit.cmd": f"it is a command to run; Java logs in with {_KEYTAB}"
     }
 
+    def complaints(self, given: Mapping[str, Any]) -> Iterator[str]:
+        return complaints(given)
 
-def for_python(given: Mapping[str, str], cluster: str) -> Login:
-    """Return the login that kafka-python's mechanism GSSAPI needs; it has been tried.
+    def unusable(self, given: Mapping[str, Any]) -> Iterator[str]:
+        return unusable(given)
 
-    Raises NotAuthenticated, BrokerUnreachable if the KDC does not answer, or ConfigurationError.
-    """
-    from kafka.net.sasl import register_sasl_mechanism
+    def identity(self, given: Mapping[str, Any]) -> str:
+        principal = given.get(_PRINCIPAL)
+        return f"as {principal}" if principal else "as the owner of the ticket cache"
 
-    register_sasl_mechanism("GSSAPI", JavaMechanism, overwrite=True)
-    login = Login(_jaas(given), given.get(_SERVICE, "kafka"), cluster)
-    login.attempt()
-    return login
+    def session(self, given: Mapping[str, str], cluster: str) -> Login:
+        return Login(_jaas(given), given.get(_SERVICE, "kafka"), cluster)
+
+    def for_java(
+        self, given: Mapping[str, str], files: PrivateFiles, cluster: str
+    ) -> dict[str, str]:
+        del files, cluster
+        return {
+            "kafka.sasl.jaas.config": _jaas(given),
+            f"kafka.{_SERVICE}": given.get(_SERVICE, "kafka"),
+        }
+
+    def java_options(self) -> tuple[str, ...]:
+        """Return the krb5.conf of KRB5_CONFIG, a variable that Java does not read."""
+        path = _krb5_conf()
+        return (f"-Djava.security.krb5.conf={path}",) if path else ()
+
+    def of_spark_itself(self, given: Mapping[str, Any]) -> dict[str, str]:
+        keytab, principal = given.get(_KEYTAB), given.get(_PRINCIPAL)
+        if not (keytab and principal):
+            return {}
+        return {"spark.kerberos.keytab": keytab, "spark.kerberos.principal": principal}
+
+    def of_tokens(self, given: Mapping[str, Any]) -> dict[str, str]:
+        return {_SERVICE: given[_SERVICE]} if _SERVICE in given else {}
 
 
 class Login:
     """The login of one principal; kafka-python gives it to its mechanism as `sasl_kerberos_name`.
 
-    Its methods raise the errors of `for_python`.
+    Its methods raise NotAuthenticated, BrokerUnreachable if the KDC does not answer, or
+    ConfigurationError.
     """
+
+    error: TidegateError | None = None
 
     def __init__(self, entry: str, service: str, cluster: str) -> None:
         self._entry, self._service, self.cluster = entry, service, cluster
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of a kafka-python client; the login has been tried."""
+        from kafka.net.sasl import register_sasl_mechanism
+
+        register_sasl_mechanism("GSSAPI", JavaMechanism, overwrite=True)
+        self.attempt()
+        return {"sasl_mechanism": "GSSAPI", "sasl_kerberos_name": self}
 
     def attempt(self) -> None:
         """Get a ticket from the KDC, or read it from the cache."""
@@ -234,7 +272,7 @@ class JavaMechanism:
                 return bytes(self._client.evaluateChallenge(challenge) or b"")
         except NotAuthenticated as error:
             _, _, said = str(error).partition(f"{self._login.cluster}: ")
-            raise SaslAuthenticationFailedError(f"<Kerberos: {said}>") from None
+            raise SaslAuthenticationFailedError(refused(said)) from None
 
 
 # By JAAS entry, krb5.conf and process: Java reads either but once.
@@ -244,16 +282,16 @@ _starting = threading.Lock()
 
 def _gateway(entry: str) -> Any:
     """Return the gateway to the JVM that logs in by this JAAS entry; it ends with this process."""
-    key = (entry, krb5_conf(), os.getpid())
+    key = (entry, _krb5_conf(), os.getpid())
     with _starting:
         if key not in _jvms or _jvms[key][0].poll() is not None:
-            _jvms[key] = _start(entry, krb5_conf())
+            _jvms[key] = _start(entry, _krb5_conf())
         return _jvms[key][1]
 
 
 def _end(entry: str) -> None:
     with _starting:
-        if ended := _jvms.pop((entry, krb5_conf(), os.getpid()), None):
+        if ended := _jvms.pop((entry, _krb5_conf(), os.getpid()), None):
             ended[0].kill()
             ended[0].wait()
 

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: tokens from an endpoint, a file or a function, for both clients; and AWS MSK IAM."""
+"""OAUTHBEARER: tokens from an endpoint, a file or a function, for both clients."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import importlib
 import ipaddress
 import json
 import logging
-import os
 import re
 import ssl
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from tidegate.broker import tls
 from tidegate.broker.jaas import jaas
+from tidegate.broker.mechanism import Mechanism
+from tidegate.core.java_client import PrivateFiles
 from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthenticated, TidegateError
 
 _METHOD = "sasl.oauthbearer.method"
@@ -37,9 +37,6 @@ NAMES = (*_OIDC, _EXTENSIONS, _FILE, _CALLABLE)
 
 _MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 _HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
-_MSK = "software.amazon.msk.auth.iam"
-_MSK_SIGNER = ("aws_msk_iam_sasl_signer", "MSKAuthTokenProvider")  # its package, a module of it
-_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?:")
 _BUSY = ("temporarily_unavailable", "server_error")  # OAuth's errors that pass
 _JAVA_PATH = re.compile(r"(/[A-Za-z0-9._~@+-]+)+")
 _PATIENCE = 8.0  # seconds for an answer of the token endpoint
@@ -85,14 +82,6 @@ def unusable(given: Mapping[str, Any]) -> Iterator[str]:
             _trusted(given)
         except tls.Unusable as error:
             yield from error.args
-
-
-def login(given: Mapping[str, Any]) -> str:
-    """Return whose token, or from where, checked settings log in with; never the token."""
-    if client := given.get(_CLIENT):
-        return f"as client {client}"
-    path, function = given.get(_FILE), given.get(_CALLABLE)
-    return f"with the token in {path}" if path else f"with the token of {function}"
 
 
 def _oidc_complaints(given: Mapping[str, Any]) -> Iterator[str]:
@@ -159,18 +148,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def msk_complaints(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what AWS MSK needs, and neither settings nor this machine's variables have."""
-    if not _region(given):
-        yield "sasl.mechanism: AWS_MSK_IAM: set AWS_REGION: no address names the region"
-
-
-def _region(given: Mapping[str, Any]) -> str | None:
-    if named := _MSK_HOST.search(str(given.get("bootstrap.servers"))):
-        return named[1]
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-
-
 def _extensions(given: Mapping[str, Any]) -> dict[str, str]:
     """Return the extensions by name; ValueError if they cannot be sent."""
     pairs = [each.strip() for each in given.get(_EXTENSIONS, "").split(",") if each.strip()]
@@ -196,7 +173,7 @@ class TokenProvider:
     error: TidegateError | None = None  # of the last call; kafka-python drops it
 
     def __init__(self, given: Mapping[str, str], cluster: str) -> None:
-        self._given, self._cluster = given, cluster
+        self.given, self.cluster = given, cluster
         self._lock = threading.Lock()
         self._token, self._until = "", 0.0
 
@@ -209,7 +186,7 @@ class TokenProvider:
         with self._lock:
             if time.monotonic() >= self._until:
                 try:
-                    self._token, lifetime = self._obtain()
+                    self._token, lifetime = self.obtain()
                 except TidegateError as error:
                     self.error = error
                     raise
@@ -217,18 +194,24 @@ class TokenProvider:
                 self._until = time.monotonic() + _USED * lifetime
             return self._token
 
-    def extensions(self) -> dict[str, str]:
-        return _extensions(self._given)
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of a kafka-python client; a token was obtained."""
+        from kafka.net.sasl.oauth import AbstractTokenProvider
 
-    def _obtain(self) -> tuple[str, float]:
+        AbstractTokenProvider.register(TokenProvider)
+        self.token()
+        return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": self}
+
+    def extensions(self) -> dict[str, str]:
+        return _extensions(self.given)
+
+    def obtain(self) -> tuple[str, float]:
         """Return a token, and for how many seconds it may be kept."""
-        if path := self._given.get(_FILE):
-            return self._checked(self._read(path), _FILE), 0.0
-        if name := self._given.get(_CALLABLE):
+        if path := self.given.get(_FILE):
+            return self.checked(self._read(path), _FILE), 0.0
+        if name := self.given.get(_CALLABLE):
             module, _, function = name.partition(":")
-            return self._checked(self._called(module, function, _CALLABLE), name), 0.0
-        if self._given["sasl.mechanism"] == "AWS_MSK_IAM":
-            return self._signed(), 0.0
+            return self.checked(self.called(module, function, _CALLABLE), name), 0.0
         return self._requested()
 
     def _read(self, path: str) -> str:
@@ -236,10 +219,10 @@ class TokenProvider:
             return Path(path).read_text().strip()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "not a text"
-            raise ConfigurationError(f"{self._cluster}: {_FILE}: {path}: {reason}") from None
+            raise ConfigurationError(f"{self.cluster}: {_FILE}: {path}: {reason}") from None
 
-    def _called(self, module: str, function: str, setting: str, *args: str) -> Any:
-        where = f"{self._cluster}: {setting}: {module}:{function}"
+    def called(self, module: str, function: str, setting: str, *args: str) -> Any:
+        where = f"{self.cluster}: {setting}: {module}:{function}"
         try:
             call = getattr(importlib.import_module(module), function)
         except (ImportError, AttributeError) as error:
@@ -249,27 +232,14 @@ class TokenProvider:
         except Exception as error:  # most often no connection; its text may hold a secret
             raise BrokerUnreachable(f"{where} failed: {type(error).__name__}") from None
 
-    def _signed(self) -> str:
-        region = _region(self._given) or ""
-        package, module = _MSK_SIGNER
-        if find_spec(package) is None:
-            raise ConfigurationError(
-                f"{self._cluster}: sasl.mechanism AWS_MSK_IAM needs the package"
-                " aws-msk-iam-sasl-signer-python beside Tidegate: pip install 'tidegate[msk]'"
-            )
-        signed = self._called(
-            f"{package}.{module}", "generate_auth_token", "sasl.mechanism", region
-        )
-        return self._checked(signed[0], "AWS_MSK_IAM")
-
-    def _checked(self, token: Any, source: str) -> str:
+    def checked(self, token: Any, source: str) -> str:
         """Return a token that is one; NotAuthenticated if it has expired."""
         if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
-            raise NotAuthenticated(f"{self._cluster}: {source}: it gave no token")
+            raise NotAuthenticated(f"{self.cluster}: {source}: it gave no token")
         expiry = _expiry(token)
         if expiry is not None and expiry <= time.time():
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expiry))
-            raise NotAuthenticated(f"{self._cluster}: {source}: its token expired at {at}")
+            raise NotAuthenticated(f"{self.cluster}: {source}: its token expired at {at}")
         return token
 
     def _requested(self) -> tuple[str, float]:
@@ -278,8 +248,8 @@ class TokenProvider:
 
         logging.getLogger("httpx").addFilter(_WITHOUT_QUERIES)  # once, however often
 
-        given, url = self._given, self._given[_URL]
-        where = f"{self._cluster}: the token endpoint {_without_query(url)}"
+        given, url = self.given, self.given[_URL]
+        where = f"{self.cluster}: the token endpoint {_without_query(url)}"
         form = {"grant_type": "client_credentials"}
         if scope := given.get(_SCOPE):
             form["scope"] = scope
@@ -317,7 +287,7 @@ class TokenProvider:
                 f"{where} refused the client: {status}{named}; check {_CLIENT}, {_SECRET} and"
                 f" {_SCOPE} of the connection"
             )
-        token = self._checked(document.get("access_token"), "the token endpoint")
+        token = self.checked(document.get("access_token"), "the token endpoint")
         lifetime = document.get("expires_in")
         known = isinstance(lifetime, int | float) and lifetime > 0
         return token, float(lifetime) if known else 0.0
@@ -332,37 +302,52 @@ def _expiry(token: str) -> float | None:
         return None
 
 
-def for_python(given: Mapping[str, str], cluster: str) -> TokenProvider:
-    """Return what gives kafka-python its tokens."""
-    from kafka.net.sasl.oauth import AbstractTokenProvider
+class OAuthBearer(Mechanism):
+    """A token of OAuth, which somebody else gives."""
 
-    AbstractTokenProvider.register(TokenProvider)
-    return TokenProvider(given, cluster)
-
-
-def for_spark(given: Mapping[str, str], private: Path, cluster: str) -> dict[str, str]:
-    """Return the options of Java's client; a function's token is a file in `private`."""
-    if given["sasl.mechanism"] == "AWS_MSK_IAM":
-        return {
-            "kafka.sasl.jaas.config": jaas(f"{_MSK}.IAMLoginModule", {}),
-            "kafka.sasl.client.callback.handler.class": f"{_MSK}.IAMClientCallbackHandler",
-        }
-    options = {f"extension_{name}": value for name, value in _extensions(given).items()}
-    url = given.get(_URL, "")
-    if path := given.get(_FILE):
-        url = f"file://{path}"
-    elif _CALLABLE in given:
-        token = TokenProvider(given, cluster).token()
-        url = f"file://{tls.write_private(private, '.jwt', token.encode())}"
-    else:
-        options |= {"clientId": given[_CLIENT], "clientSecret": given[_SECRET]}
-        if scope := given.get(_SCOPE):
-            options["scope"] = scope
-        if certificates := tls.ca_file(given, private, _ca_name(given)):
-            options["ssl.truststore.type"] = "PEM"
-            options["ssl.truststore.location"] = certificates
-    return {
-        "kafka.sasl.jaas.config": jaas(_MODULE, options),
-        "kafka.sasl.login.callback.handler.class": _HANDLER,
-        "kafka.sasl.oauthbearer.token.endpoint.url": url,
+    name = "OAUTHBEARER"
+    check = "the token: its issuer, audience, scope and expiry"
+    allowed: ClassVar[tuple[str, ...]] = NAMES
+    refused: ClassVar[Mapping[str, str]] = {
+        "sasl.oauthbearer.config": "tokens without a signature are for tests of librdkafka",
+        "enable.sasl.oauthbearer.unsecure.jwt": "tokens without a signature are for tests",
     }
+
+    def complaints(self, given: Mapping[str, Any]) -> Iterator[str]:
+        return complaints(given)
+
+    def unusable(self, given: Mapping[str, Any]) -> Iterator[str]:
+        return unusable(given)
+
+    def identity(self, given: Mapping[str, Any]) -> str:
+        if client := given.get(_CLIENT):
+            return f"as client {client}"
+        path, function = given.get(_FILE), given.get(_CALLABLE)
+        return f"with the token in {path}" if path else f"with the token of {function}"
+
+    def session(self, given: Mapping[str, str], cluster: str) -> TokenProvider:
+        return TokenProvider(given, cluster)
+
+    def for_java(
+        self, given: Mapping[str, str], files: PrivateFiles, cluster: str
+    ) -> dict[str, str]:
+        """Return the options; the token of a function is a file."""
+        options = {f"extension_{name}": value for name, value in _extensions(given).items()}
+        url = given.get(_URL, "")
+        if path := given.get(_FILE):
+            url = f"file://{path}"
+        elif _CALLABLE in given:
+            token = TokenProvider(given, cluster).token()
+            url = f"file://{files.add('.jwt', token.encode())}"
+        else:
+            options |= {"clientId": given[_CLIENT], "clientSecret": given[_SECRET]}
+            if scope := given.get(_SCOPE):
+                options["scope"] = scope
+            if certificates := tls.ca_file(given, files, _ca_name(given)):
+                options["ssl.truststore.type"] = "PEM"
+                options["ssl.truststore.location"] = certificates
+        return {
+            "kafka.sasl.jaas.config": jaas(_MODULE, options),
+            "kafka.sasl.login.callback.handler.class": _HANDLER,
+            "kafka.sasl.oauthbearer.token.endpoint.url": url,
+        }

@@ -1,49 +1,19 @@
-"""Protocols and mechanisms of a Kafka connection: which settings belong together, JAAS for Java."""
+"""Protocols and mechanisms of a Kafka connection: which settings belong together."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from tidegate.broker import delegation_token, kerberos, oauth, tls
-from tidegate.broker.jaas import jaas
+from tidegate.broker import delegation_token, tls
+from tidegate.broker.mechanisms import MECHANISMS, mechanism_of
 from tidegate.core.nearest import did_you_mean
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_PACKAGE = "org.apache.kafka.common.security"
-
-
-@dataclass(frozen=True)
-class Mechanism:
-    """The settings of a SASL mechanism; `check` is what to look at when a login is refused."""
-
-    check: str
-    needed: tuple[str, ...] = ()
-    allowed: tuple[str, ...] = ()
-    login_module: str = ""
 
 
 _PASSWORD = ("sasl.username", "sasl.password")
-_SCRAM = Mechanism(
-    "sasl.mechanism, sasl.username and sasl.password of the connection",
-    _PASSWORD,
-    login_module=f"{_PACKAGE}.scram.ScramLoginModule",
-)
-MECHANISMS = {
-    "PLAIN": Mechanism(_SCRAM.check, _PASSWORD, login_module=f"{_PACKAGE}.plain.PlainLoginModule"),
-    "SCRAM-SHA-256": _SCRAM,
-    "SCRAM-SHA-512": _SCRAM,
-    "OAUTHBEARER": Mechanism(
-        "the token: its issuer, audience, scope and expiry", allowed=oauth.NAMES
-    ),
-    "AWS_MSK_IAM": Mechanism("the AWS credentials of this machine, and their policy"),
-    "GSSAPI": Mechanism(
-        "sasl.kerberos.principal and sasl.kerberos.service.name of the connection",
-        allowed=kerberos.NAMES,
-    ),
-}
 _LOGIN = {"sasl.mechanism", *(n for m in MECHANISMS.values() for n in (*m.needed, *m.allowed))}
 CERTIFICATES = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 NAMES = ("security.protocol", *sorted(_LOGIN), *tls.NAMES, *delegation_token.NAMES)
@@ -55,9 +25,7 @@ _REFUSED = {
     "sasl.jaas.config": "it may name any class to run; give sasl.mechanism and its settings",
     "sasl.login.": "it names code to run; give sasl.mechanism and its settings",
     "sasl.client.callback.": "it names code to run; give sasl.mechanism and its settings",
-    "sasl.kerberos.kinit.cmd": "it is a command to run; Java logs in with sasl.kerberos.keytab",
-    "sasl.oauthbearer.config": "tokens without a signature are for tests of librdkafka",
-    "enable.sasl.oauthbearer.unsecure.jwt": "tokens without a signature are for tests",
+    **{start: why for each in MECHANISMS.values() for start, why in each.refused.items()},
     "ssl.truststore.": "give the CA in PEM form by ssl.ca.location",
     "ssl.keystore.type": "a key store is PKCS#12; convert others (keytool -importkeystore)",
     "ssl.keystore.": "give ssl.keystore.location, or certificate and key in PEM form",
@@ -117,14 +85,9 @@ def unusable(given: Mapping[str, Any]) -> list[str]:
     """Return what is wrong on this machine: with the files and variables that settings name."""
     protocol = str(given.get("security.protocol", "")).upper()
     wrong = tls.unusable(given) if protocol in PROTOCOLS and protocol.endswith("SSL") else []
-    if protocol in PROTOCOLS and protocol.startswith("SASL"):
-        match given.get("sasl.mechanism"):
-            case "OAUTHBEARER":
-                wrong += oauth.unusable(given)
-            case "GSSAPI":
-                wrong += kerberos.unusable(given)
-            case "AWS_MSK_IAM":
-                wrong += oauth.msk_complaints(given)
+    mechanism = mechanism_of(given) if protocol.startswith("SASL") else None
+    if mechanism and protocol in PROTOCOLS:
+        wrong += mechanism.unusable(given)
     return wrong
 
 
@@ -172,37 +135,17 @@ def _login(given: Mapping[str, Any], protocol: str, by_default: str) -> Iterator
     for key in needed:
         if key not in given:
             yield f"{key}: missing: {protocol} needs it"
-    if name == "OAUTHBEARER":
-        yield from oauth.complaints(given)
-    elif name == "GSSAPI":
-        yield from kerberos.complaints(given)
-    elif name == "AWS_MSK_IAM" and protocol != "SASL_SSL":
-        yield "sasl.mechanism: AWS_MSK_IAM needs security.protocol SASL_SSL"
+    if mechanism := mechanism_of(given):
+        yield from mechanism.complaints(given)
 
 
 def login(given: Mapping[str, Any]) -> str | None:
     """Return how and as whom checked settings log in, without secrets; None: they do not."""
     parts = []
-    match given.get("sasl.mechanism"):
-        case None:
-            pass
-        case "OAUTHBEARER":
-            parts.append(f"OAUTHBEARER {oauth.login(given)}")
-        case "AWS_MSK_IAM":
-            parts.append("AWS_MSK_IAM with the AWS credentials of this machine")
-        case "GSSAPI":
-            parts.append(f"GSSAPI {kerberos.login(given)}")
-        case mechanism:
-            parts.append(f"{mechanism} as {given['sasl.username']}")
+    if mechanism := mechanism_of(given):
+        parts.append(f"{mechanism.name} {mechanism.identity(given)}")
     if subject := tls.subject(given):
         parts.append(f"certificate {subject}")
     if delegation_token.is_on(given):
         parts.append("Spark with a delegation token")
     return ", ".join(parts) or None
-
-
-def password_jaas(given: Mapping[str, str]) -> str:
-    """Return the JAAS entry of a login by user and password."""
-    module = MECHANISMS[given["sasl.mechanism"]].login_module
-    options = {"username": given["sasl.username"], "password": given["sasl.password"]}
-    return jaas(module, options)

@@ -7,11 +7,12 @@ import os
 import re
 import secrets
 import ssl
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from tidegate.core.java_client import PrivateFiles
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -112,14 +113,14 @@ def context(given: Mapping[str, str]) -> ssl.SSLContext:
     return made
 
 
-def for_spark(given: Mapping[str, str], private: Path) -> dict[str, str]:
-    """Return the options of Java's client; what it cannot read as given is a file in `private`.
+def for_java(given: Mapping[str, str], files: PrivateFiles) -> dict[str, str]:
+    """Return the options of Java's client; what it cannot read as given is one of `files`.
 
     A key is written as PKCS#12 with a random password, which is in the options alone: without them
     the file is of no use to anybody. Raises Unusable.
     """
     options = {}
-    if certificates := ca_file(given, private, "ssl.ca"):
+    if certificates := ca_file(given, files, "ssl.ca"):
         options = {
             "kafka.ssl.truststore.type": "PEM",
             "kafka.ssl.truststore.location": certificates,
@@ -127,7 +128,7 @@ def for_spark(given: Mapping[str, str], private: Path) -> dict[str, str]:
     store, password = given.get(_KEYSTORE[0]), given.get(_KEYSTORE[1])
     if not (store and _suits_java(password)) and (identity := _identity(given)):
         password = secrets.token_urlsafe(24)
-        store = write_private(private, ".p12", _pkcs12(identity, password))
+        store = files.add(".p12", _pkcs12(identity, password))
     if store and password:
         options["kafka.ssl.keystore.type"] = "PKCS12"
         options["kafka.ssl.keystore.location"] = store
@@ -143,19 +144,11 @@ def _suits_java(password: str | None) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and text == text.strip()
 
 
-def ca_file(given: Mapping[str, str], private: Path, name: str) -> str | None:
+def ca_file(given: Mapping[str, str], files: PrivateFiles, name: str) -> str | None:
     """Return a PEM file of the CA that Java reads; None if none is given."""
     if (text := given.get(f"{name}.pem")) is None:
         return given.get(f"{name}.location")
-    return write_private(private, ".pem", text.encode())
-
-
-def write_private(private: Path, suffix: str, content: bytes) -> str:
-    """Create a file of mode 0600 with a name of its own; return its path."""
-    descriptor, path = tempfile.mkstemp(dir=private, prefix="kafka-", suffix=suffix)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    return path
+    return files.add(".pem", text.encode())
 
 
 def trust(context: ssl.SSLContext, given: Mapping[str, Any], name: str) -> None:

@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError, LakeUnavailable, StageFailed
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import application_state, delegation_tokens, hadoop_credentials, spark_home
+from tidegate.launch import application_state, hadoop_credentials, spark_home
 from tidegate.launch.application_state import Ask
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
@@ -113,10 +112,8 @@ def refuse(spark: SparkConnection, kafka: KafkaSettings, conf: Mapping[str, str]
 
 def _files_of_this_machine(kafka: KafkaSettings) -> list[str]:
     """Return complaints about what Java's client would need as files, and nodes do not have."""
-    with TemporaryDirectory(prefix="tidegate-") as directory:
-        delegation_tokens.split(kafka, Path(directory))
-        if not any(Path(directory).iterdir()):
-            return []
+    if not kafka.for_java(Path("/")).files:
+        return []
     found = {name: instead for name, instead in _AS_FILES.items() if name in kafka.extra}
     return [
         f"Kafka connection {kafka.connection!r}: {name} becomes a file of this machine, which the "

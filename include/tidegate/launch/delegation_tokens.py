@@ -15,7 +15,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.delegation_token import DelegationToken
 from tidegate.errors import ConfigurationError
 from tidegate.launch import jars, spark_home
-from tidegate.spark.job_files import Login
+from tidegate.spark.job_files import Login, write_private
 
 PROXY_USER = "Obtaining delegation token for proxy user is not yet supported."
 """Spark's own words; Kafka's users cannot obtain tokens for others (KAFKA-6945)."""
@@ -34,13 +34,21 @@ _DEFAULT = re.compile(
 _KERBEROS = ("yarn", "k8s")  # masters with which Spark obtains tokens itself, by Kerberos
 
 
+def client_options(kafka: KafkaSettings, private: Path) -> dict[str, str]:
+    """Return the options of Java's client, and write the files that they name into `private`."""
+    client = kafka.for_java(private)
+    for name, content in client.files.items():
+        write_private(private / name, content)
+    return dict(client.options)
+
+
 def split(kafka: KafkaSettings, private: Path) -> tuple[dict[str, str], tuple[Login, ...]]:
     """Return the options of Spark's source and sink, and the login that obtains the token.
 
     With a token the options have no login; without one they have the connection's own. Files of
     either are written into `private`, a directory that nobody else can read.
     """
-    options = kafka.for_spark(private)
+    options = client_options(kafka, private)
     if (token := kafka.delegation_token) is None:
         return options, ()
     settings = {
@@ -119,7 +127,7 @@ def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]
     """
     if not tokens or not master.startswith(_KERBEROS):
         return {}
-    logins = {token.kerberos for token in tokens}
+    logins = [dict(each) for each in {tuple(token.spark_login.items()) for token in tokens}]
     names = ", ".join(token.connection for token in tokens)
     if unknown := sorted({name for token in tokens for name in token.unknown_to_spark}):
         raise ConfigurationError(
@@ -127,14 +135,13 @@ def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]
             f"tokens itself, and cannot be given {', '.join(unknown)}: use ssl.ca.location alone, "
             "or remove tidegate.delegation_token"
         )
-    if None in logins or len(logins) > 1:
+    if {} in logins or len(logins) > 1:
         raise ConfigurationError(
             f"Kafka connections {names}: on {master.partition(':')[0]} Spark obtains delegation "
             "tokens itself, with one Kerberos login for all clusters: give sasl.mechanism GSSAPI, "
             "sasl.kerberos.keytab and sasl.kerberos.principal, or remove tidegate.delegation_token"
         )
-    keytab, principal = next(each for each in logins if each)
-    return {"spark.kerberos.keytab": keytab, "spark.kerberos.principal": principal}
+    return logins[0]
 
 
 def _spark_defaults(home: Path | None) -> dict[str, str]:

@@ -53,8 +53,8 @@ def for_master(given: Submission, master: str) -> Submission:
     """
     if given.kafka:
         tokens = delegation_tokens.tokens_of([given.kafka])
-        kerberos = delegation_tokens.for_master(tokens, master)
-        given = replace(given, conf={**given.conf, **kerberos})
+        login = delegation_tokens.for_master(tokens, master)
+        given = replace(given, conf={**given.conf, **login})
     if master.partition("[")[0] != "local":
         return given
     tries = re.fullmatch(r"local\[([^,\]]*),\s*(\d+)\s*\]", master)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tidegate.broker import kerberos
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.launch import (
@@ -90,7 +89,7 @@ def submission(
     own = {**fast, **spark.conf, **conf}
     script = "ingest.py" if isinstance(job, IngestJob) else "egress.py"
     given = of_job(script, (str(job_file),), own, job.records, name=job.app_name, spark=spark)
-    return _with_kerberos(_with_kafka(given, kafka, spark))
+    return _with_java_options(_with_kafka(given, kafka, spark))
 
 
 def decoding_submission(
@@ -103,14 +102,13 @@ def decoding_submission(
     return of_job("decode.py", (str(job_file),), own, 0, name="tidegate sample", spark=spark)
 
 
-def _with_kerberos(given: Submission) -> Submission:
-    """Give Java the krb5.conf of KRB5_CONFIG, a variable that it does not read."""
-    path = given.kafka and given.kafka.mechanism == "GSSAPI" and kerberos.krb5_conf()
-    if not path:
+def _with_java_options(given: Submission) -> Submission:
+    """Give each JVM what the login of the Kafka connection needs."""
+    if not (given.kafka and given.kafka.java_options):
         return given
-    option = shlex.quote(f"-Djava.security.krb5.conf={path}")
+    options = shlex.join(given.kafka.java_options)
     names = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
-    added = {name: f"{given.conf.get(name, '')} {option}".strip() for name in names}
+    added = {name: f"{given.conf.get(name, '')} {options}".strip() for name in names}
     return replace(given, conf={**given.conf, **added})
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from tidegate.core.json_codec import Document
 from tidegate.errors import (
@@ -61,7 +61,7 @@ class JobFile(Document):
 
     def write(self, path: Path) -> None:
         """Create the job file, readable by its owner only."""
-        write_private(path, self.to_json())
+        write_private(path, json.dumps(self.to_json()).encode())
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -82,11 +82,11 @@ class KafkaJob(JobFile):
     records: int
 
 
-def write_private(path: Path, form: Mapping[str, Any]) -> None:
-    """Create a JSON file, readable by its owner only from the first byte on."""
+def write_private(path: Path, content: bytes) -> None:
+    """Create a file that is readable by its owner only from the first byte on."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-        json.dump(form, file)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+        file.write(content)
 
 
 def write_refusal(answers: Answers, error: TidegateError) -> None:

@@ -19,6 +19,7 @@ from support import doc_pages, in_process, spark_session, topic_reader, topic_re
 from support.cli_user import Terminal
 from support.secured_broker import PASSWORD, SecuredBroker
 from tidegate.broker.kafka_cluster import KafkaCluster
+from tidegate.launch.delegation_tokens import client_options
 from tidegate.spark.failures import thrown
 
 ROW = re.compile(r"\| (.+) \| ([A-Z_]+) \| the (topics|target topics|group) \| (.+) \|")
@@ -182,7 +183,7 @@ def test_describe_suffices_to_look_at_offsets(world: World) -> None:
     assert world.terminal.json("offsets", "show", "p")["offsets"] == {topic: {"0": 100, "1": 100}}
     error = world.terminal.json("explain", "p", code=3)["error"]
     assert (error["name"], "READ" in error["message"]) == ("NotAuthorised", True)
-    login = KafkaCluster("k", world.terminal.extra).for_spark(world.terminal.home)
+    login = client_options(KafkaCluster("k", world.terminal.extra), world.terminal.home)
     source = spark_session.shared().read.format("kafka").options(**login, subscribe=topic)
     rows = source.load()
     assert rows.rdd.getNumPartitions() == 2  # the driver has looked their offsets up

@@ -61,7 +61,7 @@ def error_of(extra: dict[str, Any], *messages: str) -> TidegateError:
         (LOGIN, "UnsupportedSaslMechanismError", "the broker does not offer sasl.mechanism PLAIN"),
         (
             LOGIN,
-            "SaslAuthenticationFailedError: <Kerberos: Kerberos refused the login: Clock skew>",
+            "SaslAuthenticationFailedError: <refused: Kerberos refused the login: Clock skew>",
             r"\(k\): Kerberos refused the login: Clock skew$",
         ),
         (

@@ -10,6 +10,7 @@ import pytest
 from support.certificates import Authority
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
+from tidegate.launch.delegation_tokens import client_options
 from tidegate.settings.setting import Place
 from tidegate.settings.table import find
 
@@ -88,7 +89,7 @@ def test_a_protocol_may_be_written_small(tmp_path: Path) -> None:
     for protocol in ("sasl_plaintext", "Sasl_Plaintext"):
         kafka = KafkaSettings("k", {**SERVER, "security.protocol": protocol, **LOGIN})
         assert kafka.for_python()["security_protocol"] == "SASL_PLAINTEXT"
-        assert kafka.for_spark(tmp_path)["kafka.security.protocol"] == "SASL_PLAINTEXT"
+        assert client_options(kafka, tmp_path)["kafka.security.protocol"] == "SASL_PLAINTEXT"
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_the_mechanism_has_two_names(tmp_path: Path) -> None:
     for extra in ({**named, "sasl.mechanisms": "PLAIN"}, {**login, "sasl.mechanisms": "PLAIN"}):
         kafka, expected = KafkaSettings("k", extra), KafkaSettings("k", login)
         assert kafka.for_python() == expected.for_python()
-        assert kafka.for_spark(tmp_path) == expected.for_spark(tmp_path)
+        assert client_options(kafka, tmp_path) == client_options(expected, tmp_path)
     told = complaints(security_protocol="SASL_PLAINTEXT", **LOGIN, sasl_mechanisms="SCRAM-SHA-256")
     assert "sasl.mechanism, sasl.mechanisms: both are given, and differ" in told
     told = complaints(security_protocol="SASL_PLAINTEXT", **{**LOGIN, "sasl.mechanism": "X"})
@@ -181,7 +182,7 @@ def test_the_check_of_certificates_may_be_named(value: Any, tmp_path: Path) -> N
     kafka = KafkaSettings("k", {**extra, "enable.ssl.certificate.verification": value})
     assert kafka.ssl_context is not None
     assert kafka.ssl_context.verify_mode is ssl.CERT_REQUIRED
-    assert kafka.for_spark(tmp_path) == KafkaSettings("k", extra).for_spark(tmp_path)
+    assert client_options(kafka, tmp_path) == client_options(KafkaSettings("k", extra), tmp_path)
 
 
 @pytest.mark.parametrize("value", [False, "false", 1, "no", " "])
@@ -198,7 +199,7 @@ def test_the_check_of_host_names_is_the_default(value: str, tmp_path: Path) -> N
         KafkaSettings("k", {**extra, "ssl.endpoint.identification.algorithm": value}),
     ):
         assert kafka.for_python()["ssl_context"].check_hostname
-        assert "kafka.ssl.endpoint.identification.algorithm" not in kafka.for_spark(tmp_path)
+        assert "kafka.ssl.endpoint.identification.algorithm" not in client_options(kafka, tmp_path)
 
 
 def test_the_check_of_host_names_can_be_turned_off_and_no_other(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_the_check_of_host_names_can_be_turned_off_and_no_other(tmp_path: Path) 
     kafka = KafkaSettings("k", extra)
     context = kafka.for_python()["ssl_context"]
     assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
-    options = kafka.for_spark(tmp_path)
+    options = client_options(kafka, tmp_path)
     assert options["kafka.ssl.endpoint.identification.algorithm"] == ""
     for other in ("http", "no", False, " "):
         told = complaints(security_protocol="SSL", ssl_endpoint_identification_algorithm=other)
@@ -227,7 +228,7 @@ def test_a_whole_connection(ca: Path, tmp_path: Path) -> None:
         "sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_password": PASSWORD,
         "ssl_context": kafka.ssl_context, "request_timeout_ms": 9000,
     }  # fmt: skip
-    assert kafka.for_spark(tmp_path) == {
+    assert client_options(kafka, tmp_path) == {
         "kafka.bootstrap.servers": "a:1, [::1]:9092,b_c.d-e:65535",
         "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN",
         "kafka.request.timeout.ms": "9000", "kafka.ssl.truststore.type": "PEM",
@@ -249,13 +250,13 @@ def test_a_user_name_of_scram_may_hold_commas_and_equals_signs(
     login = {**LOGIN, "sasl.username": "a,b=c", "sasl.mechanism": mechanism}
     kafka = KafkaSettings("k", {**SERVER, **login, "security.protocol": "SASL_PLAINTEXT"})
     assert kafka.for_python()["sasl_plain_username"] == user
-    assert 'username="a,b=c"' in kafka.for_spark(tmp_path)["kafka.sasl.jaas.config"]
+    assert 'username="a,b=c"' in client_options(kafka, tmp_path)["kafka.sasl.jaas.config"]
     assert kafka.to_json()["login"] == f"{mechanism} as a,b=c"
 
 
 def test_a_password_is_quoted_for_java(tmp_path: Path) -> None:
     login = {**LOGIN, "sasl.password": 'a"b\\c\nd', "security.protocol": "SASL_PLAINTEXT"}
-    options = KafkaSettings("k", {**SERVER, **login}).for_spark(tmp_path)
+    options = client_options(KafkaSettings("k", {**SERVER, **login}), tmp_path)
     assert 'password="a\\"b\\\\c\\nd";' in options["kafka.sasl.jaas.config"]
 
 
@@ -415,13 +416,13 @@ def test_names_of_a_consumers_connection_are_ignored(caplog: pytest.LogCaptureFi
     (line,) = caplog.messages
     assert line.endswith("not used: ['auto.offset.reset', 'enable.auto.commit', 'group.id']")
     assert kafka.for_python() == {"bootstrap_servers": "b:1"}
-    assert kafka.for_spark(Path("/p")) == {"kafka.bootstrap.servers": "b:1"}
+    assert client_options(kafka, Path("/p")) == {"kafka.bootstrap.servers": "b:1"}
 
 
 @pytest.mark.parametrize("given", WAYS, ids=lambda each: each.get("sasl.mechanism", "none"))
 def test_what_spark_gets_is_for_the_connection_alone(given: dict[str, Any], tmp_path: Path) -> None:
     """A pipeline's options can neither hide nor repeat a setting of it."""
-    options = KafkaSettings("k", given).for_spark(tmp_path)
+    options = client_options(KafkaSettings("k", given), tmp_path)
     for name in options.keys() - {"kafka.request.timeout.ms"}:
         setting = find(Place.SOURCE, name)
         assert setting is not None

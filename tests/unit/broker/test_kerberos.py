@@ -17,6 +17,7 @@ from support.java_errors import java_error
 from tidegate.broker import kerberos
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthenticated, TidegateError
+from tidegate.launch.delegation_tokens import client_options
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 BROKER = {
@@ -55,7 +56,7 @@ def complaints(extra: dict[str, Any]) -> list[str]:
 
 
 def test_a_keytab_for_spark(keytab: dict[str, str], tmp_path: Path) -> None:
-    options = KafkaSettings("k", keytab).for_spark(tmp_path)
+    options = client_options(KafkaSettings("k", keytab), tmp_path)
     path = keytab["sasl.kerberos.keytab"]
     assert options["kafka.sasl.jaas.config"] == (
         f'{MODULE} useKeyTab="true" storeKey="true" keyTab="{path}"'
@@ -68,7 +69,7 @@ def test_a_keytab_for_spark(keytab: dict[str, str], tmp_path: Path) -> None:
 def test_a_ticket_cache_for_spark(surroundings: Path, tmp_path: Path) -> None:
     """Java does not read KRB5CCNAME in an executor: the path is given."""
     service = {"sasl.kerberos.service.name": "broker"}
-    options = KafkaSettings("k", BROKER | service).for_spark(tmp_path)
+    options = client_options(KafkaSettings("k", BROKER | service), tmp_path)
     assert options["kafka.sasl.jaas.config"] == (
         f'{MODULE} useTicketCache="true" ticketCache="{surroundings}" doNotPrompt="true";'
     )
@@ -251,7 +252,7 @@ def test_a_service_that_the_kdc_does_not_know(
     jvm(monkeypatch, Client(failed))
     with pytest.raises(SaslAuthenticationFailedError) as refused:
         mechanism(KafkaSettings("k", keytab))
-    assert "<Kerberos: Kerberos refused the login: GSS initiate failed; because of Server" in str(
+    assert "<refused: Kerberos refused the login: GSS initiate failed; because of Server" in str(
         refused.value
     )
     assert "check sasl.kerberos.service.name" in str(refused.value)

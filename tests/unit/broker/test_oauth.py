@@ -26,6 +26,7 @@ from tidegate.errors import (
     NotAuthenticated,
     TidegateError,
 )
+from tidegate.launch.delegation_tokens import client_options
 
 SECRET = "canary-secret"
 BROKER = {
@@ -191,7 +192,7 @@ def test_the_certificate_of_the_endpoint_is_checked(tmp_path: Path) -> None:
         ):
             kafka = KafkaSettings("k", encrypted | trusted)
             assert first_message(kafka)
-            options = kafka.for_spark(tmp_path)["kafka.sasl.jaas.config"]
+            options = client_options(kafka, tmp_path)["kafka.sasl.jaas.config"]
             path = options.partition('ssl.truststore.location="')[2].partition('"')[0]
             assert Path(path).read_text() == AUTHORITY.pem
         for untrusted in ({}, {"ssl.ca.pem": AUTHORITY.pem, "https.ca.pem": other}):
@@ -201,7 +202,7 @@ def test_the_certificate_of_the_endpoint_is_checked(tmp_path: Path) -> None:
 
 def test_client_credentials_for_spark(tmp_path: Path) -> None:
     """Java asks for the token itself; the secret is in the JAAS entry alone."""
-    options = KafkaSettings("k", oidc(scope="a b", extensions="pool=p")).for_spark(tmp_path)
+    options = client_options(KafkaSettings("k", oidc(scope="a b", extensions="pool=p")), tmp_path)
     assert options.pop("kafka.sasl.jaas.config") == (
         f'{MODULE} extension_pool="p" clientId="alice" clientSecret="{SECRET}" scope="a b";'
     )
@@ -222,7 +223,7 @@ def test_a_token_in_a_file_is_read_for_each_login(tmp_path: Path) -> None:
     first = first_message(kafka)
     file.write_text(jwt(90))
     assert first_message(kafka) != first
-    options = kafka.for_spark(tmp_path)
+    options = client_options(kafka, tmp_path)
     assert options["kafka.sasl.oauthbearer.token.endpoint.url"] == f"file://{file}"
     assert options["kafka.sasl.jaas.config"] == f"{MODULE};"
     file.write_text(jwt(-90))
@@ -259,7 +260,7 @@ def test_a_token_of_a_function(tokens: ModuleType, tmp_path: Path) -> None:
     """For Spark it is a private file of the run."""
     kafka = KafkaSettings("k", called("good"))
     assert first_message(kafka).startswith(b"n,,\x01auth=Bearer e30.")
-    options = kafka.for_spark(tmp_path)
+    options = client_options(kafka, tmp_path)
     (file,) = tmp_path.iterdir()
     assert options["kafka.sasl.oauthbearer.token.endpoint.url"] == f"file://{file}"
     assert file.read_text().startswith("e30.")
@@ -392,7 +393,7 @@ def test_msk_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_msk_for_spark(tmp_path: Path) -> None:
     """Its own mechanism there, from a jar that `spark.jars` adds."""
-    options = KafkaSettings("k", MSK).for_spark(tmp_path)
+    options = client_options(KafkaSettings("k", MSK), tmp_path)
     assert options["kafka.sasl.mechanism"] == "AWS_MSK_IAM"
     assert options["kafka.sasl.jaas.config"] == (
         "software.amazon.msk.auth.iam.IAMLoginModule required;"

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from support.certificates import EXPIRED, NOT_YET_VALID, Authority, Certificate
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
+from tidegate.launch.delegation_tokens import client_options
 
 PASSWORD = "hunter2"
 TLS = {"bootstrap.servers": "broker:9093", "security.protocol": "SSL"}
@@ -86,7 +87,7 @@ def test_a_key_of_any_form_serves_both_clients(form: str, tmp_path: Path) -> Non
     assert peer_of(extra, tmp_path) == ((("commonName", "alice"),),)
     private = tmp_path / "private"
     private.mkdir()
-    options = KafkaSettings("k", extra).for_spark(private)
+    options = client_options(KafkaSettings("k", extra), private)
     assert options["kafka.ssl.keystore.type"] == "PKCS12"
     store, password = Path(options["kafka.ssl.keystore.location"]), options[
         "kafka.ssl.keystore.password"
@@ -112,7 +113,7 @@ def test_texts_become_files_of_the_run_for_java_alone(tmp_path: Path) -> None:
     kafka = KafkaSettings("k", given())
     kafka.for_python()
     assert list(private.iterdir()) == []
-    first, second = kafka.for_spark(private), kafka.for_spark(private)
+    first, second = client_options(kafka, private), client_options(kafka, private)
     assert first["kafka.ssl.truststore.type"] == "PEM"
     assert Path(first["kafka.ssl.truststore.location"]).read_text() == AUTHORITY.pem
     assert first["kafka.ssl.truststore.location"] != second["kafka.ssl.truststore.location"]
@@ -126,12 +127,12 @@ def test_a_key_store_is_passed_on_to_java(tmp_path: Path) -> None:
     keystore = {"ssl.keystore.location": str(store), "ssl.keystore.password": PASSWORD}
     extra = TLS | keystore | {"ssl.ca.pem": AUTHORITY.pem}
     assert peer_of(extra, tmp_path) == ((("commonName", "alice"),),)
-    options = KafkaSettings("k", extra).for_spark(tmp_path)
+    options = client_options(KafkaSettings("k", extra), tmp_path)
     assert options["kafka.ssl.keystore.location"] == str(store)
     assert options["kafka.ssl.keystore.password"] == PASSWORD
     store.write_bytes(RSA.pkcs12(None))  # Java needs a password
     del extra["ssl.keystore.password"]
-    options = KafkaSettings("k", extra).for_spark(tmp_path)
+    options = client_options(KafkaSettings("k", extra), tmp_path)
     assert options["kafka.ssl.keystore.location"] != str(store)
     assert options["kafka.ssl.keystore.password"]
 
@@ -142,7 +143,9 @@ def test_a_key_store_that_java_cannot_open_is_written_anew(tmp_path: Path, passw
     store = tmp_path / "client.p12"
     store.write_bytes(RSA.pkcs12(password))
     keystore = {"ssl.keystore.location": str(store), "ssl.keystore.password": password}
-    options = KafkaSettings("k", TLS | keystore | {"ssl.ca.pem": AUTHORITY.pem}).for_spark(tmp_path)
+    options = client_options(
+        KafkaSettings("k", TLS | keystore | {"ssl.ca.pem": AUTHORITY.pem}), tmp_path
+    )
     written = Path(options["kafka.ssl.keystore.location"])
     new = options["kafka.ssl.keystore.password"]
     assert new.isascii()
@@ -284,7 +287,7 @@ def test_a_certificate_that_was_replaced_by_an_unusable_one(tmp_path: Path) -> N
     with pytest.raises(ConfigurationError, match=r"'kafka_x'.*not the key of the certificate"):
         kafka.for_python()
     with pytest.raises(ConfigurationError, match=r"'kafka_x'.*not the key of the certificate"):
-        kafka.for_spark(tmp_path)
+        client_options(kafka, tmp_path)
 
 
 def test_the_key_is_on_no_disk_for_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

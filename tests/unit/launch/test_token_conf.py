@@ -83,7 +83,14 @@ def test_what_is_not_given_is_not_rendered() -> None:
     token = DelegationToken("k", "k", "b:9093", "b:9093", "SASL_SSL", "SCRAM-SHA-512")
     assert not [name for name in token.conf() if "kerberos" in name or "truststore" in name]
     given = DelegationToken(
-        "k", "k", "b:9093", "b:9093", "SASL_SSL", "SCRAM-SHA-512", "bus", "/ca.pem"
+        "k",
+        "k",
+        "b:9093",
+        "b:9093",
+        "SASL_SSL",
+        "SCRAM-SHA-512",
+        {"sasl.kerberos.service.name": "bus"},
+        "/ca.pem",
     ).conf()
     assert given["spark.kafka.clusters.k.sasl.kerberos.service.name"] == "bus"
     assert given["spark.kafka.clusters.k.ssl.truststore.type"] == "PEM"
@@ -206,11 +213,11 @@ def test_the_jars_must_hold_the_token_provider(monkeypatch: pytest.MonkeyPatch) 
 def test_on_yarn_and_kubernetes_spark_obtains_tokens_by_kerberos(master: str) -> None:
     given = DelegationToken(
         "k", "k", "b:9093", "b:9093", "SASL_SSL", "SCRAM-SHA-512",
-        kerberos=("/etc/t.keytab", "t@EXAMPLE"),
+        spark_login={"spark.kerberos.keytab": "/k", "spark.kerberos.principal": "t@E"},
     )  # fmt: skip
     assert delegation_tokens.for_master([given], master) == {
-        "spark.kerberos.keytab": "/etc/t.keytab",
-        "spark.kerberos.principal": "t@EXAMPLE",
+        "spark.kerberos.keytab": "/k",
+        "spark.kerberos.principal": "t@E",
     }
     with pytest.raises(ConfigurationError, match=r"kafka_a: on (yarn|k8s) Spark obtains"):
         for_master(submitted(A), master)
