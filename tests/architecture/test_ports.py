@@ -8,12 +8,15 @@ from tools import ports_reference
 
 MOST = {
     "SourceFiles": 4, "Stores": 2, "Store": 19, "Application": 2, "Engine": 12, "Kafka": 22,
+    "Watch": 2, "JavaCluster": 6,
     "SparkSpec": 2, "StartSpec": 5, "PipelineSpec": 6, "IngestSpec": 20, "SourceSpec": 6,
     "TargetSpec": 7, "EgressSpec": 12, "Pipelines": 2,
 }  # fmt: skip
 """The members of each Protocol. A larger number needs a reason in an ADR."""
-ASKED_BY_KITS = {"Store.is_shared_by_nodes"}
-"""Members that only another kit reads: an engine, whose nodes write to the store."""
+ASKED_BY_KITS = {"Store.is_shared_by_nodes", "Watch.changed", "Watch.outage"} | {
+    f"JavaCluster.{name}" for name in ("java_options", "delegation_token", "for_java", "watch")
+}
+"""Members that only an engine reads, which is another kit."""
 VAGUE = {"Any", "object", "dict[str, Any]", "Mapping[str, Any]"}
 
 

@@ -459,7 +459,7 @@ MUTANTS = (
     Mutant(
         "a token is for its own addresses",
         "delegation_token.of",
-        "map(re.escape, _addresses(servers))",
+        "map(re.escape, addresses_of(servers))",
         "_addresses(servers)",
         "tests/unit/broker/test_token_settings.py",
     ),

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from tidegate.broker import delegation_token, security, tls
-from tidegate.broker.delegation_token import DelegationToken
 from tidegate.broker.mechanism import Mechanism, Session
 from tidegate.broker.mechanisms import mechanism_of
+from tidegate.core.cluster_token import DelegationToken
 from tidegate.core.java_client import JavaClient, PrivateFiles
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.settings.setting import Place
@@ -27,6 +27,15 @@ from tidegate.settings.table import find
 NAMES = ("bootstrap.servers", "client.id", "request.timeout.ms")
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],@]+):([0-9]{1,5})")
 _TIMEOUT = (501, 539_999)  # kafka-python: above the wait of a fetch, below that of an idle socket
+
+_AS_FILES = {
+    "ssl.ca.pem": "ssl.ca.location",
+    "ssl.key.pem": "ssl.keystore.location and ssl.keystore.password",
+    "ssl.key.location": "ssl.keystore.location and ssl.keystore.password",
+    "https.ca.pem": "https.ca.location",
+    "tidegate.oauthbearer.token.callable": "tidegate.oauthbearer.token.file",
+}
+"""Settings that become files for Java's client, and those that name a file which is there."""
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +167,8 @@ class KafkaSettings:
                 options |= tls.for_java(extra, files)
             if self.mechanism:
                 options |= self.mechanism.for_java(extra, files, self.cluster)
-        return JavaClient(options, files.contents)
+        instead = {name: others for name, others in _AS_FILES.items() if name in extra}
+        return JavaClient(options, files.contents, instead)
 
     @property
     def java_options(self) -> tuple[str, ...]:

@@ -4,63 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate import linear_regex
 from tidegate.broker.mechanisms import mechanism_of
+from tidegate.core.cluster_token import DelegationToken, addresses_of
 
 _SWITCH = "tidegate.delegation_token"
 _CLUSTER = f"{_SWITCH}.cluster"
 _REGEX = f"{_SWITCH}.target_regex"
 NAMES = (_SWITCH, _CLUSTER, _REGEX)
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")  # Spark ends the id at the first dot
-
-
-@dataclass(frozen=True)
-class DelegationToken:
-    """What Spark has to know about the token of one cluster; nothing here is secret.
-
-    `regex` selects the bootstrap addresses for which Spark uses the token. `mechanism` is the one
-    with which the token logs in, always a SCRAM. `settings` are what that login needs of the
-    connection's. `spark_login` has Spark's settings with which it obtains tokens itself, if the
-    connection has them. `unknown_to_spark` are settings of the login that Spark cannot be given
-    where it obtains the token itself.
-    """
-
-    connection: str
-    cluster: str
-    servers: str
-    regex: str
-    protocol: str
-    mechanism: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    ca: str | None = None
-    spark_login: Mapping[str, str] = field(default_factory=dict)
-    unknown_to_spark: tuple[str, ...] = ()
-
-    @property
-    def addresses(self) -> list[str]:
-        """Return the bootstrap addresses, as Spark separates them."""
-        return _addresses(self.servers)
-
-    def matches(self, address: str) -> bool:
-        """Return whether Spark uses this token for a bootstrap address."""
-        return linear_regex.fullmatch(self.regex, address)
-
-    def conf(self) -> dict[str, str]:
-        """Return the Spark settings `spark.kafka.clusters.<id>.*`, without secrets."""
-        settings = {
-            "auth.bootstrap.servers": self.servers,
-            "target.bootstrap.servers.regex": self.regex,
-            "security.protocol": self.protocol,
-            "sasl.token.mechanism": self.mechanism,
-            **self.settings,
-        }
-        if self.ca:
-            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca}
-        prefix = f"spark.kafka.clusters.{self.cluster}."
-        return {prefix + name: value for name, value in settings.items()}
 
 
 def of(connection: str, extra: Mapping[str, Any]) -> DelegationToken | None:
@@ -75,7 +29,7 @@ def of(connection: str, extra: Mapping[str, Any]) -> DelegationToken | None:
         connection=connection,
         cluster=_cluster(connection, extra),
         servers=servers,
-        regex=str(extra.get(_REGEX) or "|".join(map(re.escape, _addresses(servers)))),
+        regex=str(extra.get(_REGEX) or "|".join(map(re.escape, addresses_of(servers)))),
         protocol=str(extra["security.protocol"]).upper(),
         mechanism=login.token_mechanism,
         settings=login.of_tokens(extra),
@@ -120,7 +74,7 @@ def complaints(connection: str, given: Mapping[str, Any]) -> list[str]:
     except (re.error, ValueError) as error:
         return [*found, f"{_REGEX}: {regex!r} is no regular expression: {error}"]
     if isinstance(servers, str) and "@" not in servers:
-        addresses = _addresses(servers)
+        addresses = addresses_of(servers)
         outside = [each for each in addresses if not linear_regex.fullmatch(str(regex), each)]
         if outside:
             found.append(f"{_REGEX}: {regex!r} does not match {', '.join(outside)}")
@@ -134,7 +88,3 @@ def is_on(given: Mapping[str, Any]) -> bool:
 
 def _cluster(connection: str, given: Mapping[str, Any]) -> str:
     return str(given.get(_CLUSTER) or re.sub("[^A-Za-z0-9_-]", "-", connection))
-
-
-def _addresses(servers: str) -> list[str]:
-    return [part.strip() for part in servers.split(",") if part.strip()]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 
 from tidegate.broker import cluster as admin
 from tidegate.broker import (
@@ -18,10 +19,27 @@ from tidegate.broker import (
 from tidegate.broker import epochs as leader_epochs
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
+from tidegate.broker.outage import BrokerWatch
+from tidegate.broker.target_watch import TargetWatch
 from tidegate.core.cluster_answers import Probe, Reader, Survey, TargetSurvey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import Scan
+
+
+@dataclass(frozen=True)
+class ClusterWatch:
+    """What was seen of brokers and target topics while an application ran."""
+
+    brokers: BrokerWatch
+    topics: TargetWatch | None
+
+    @property
+    def changed(self) -> list[str]:
+        return self.topics.changed if self.topics else []
+
+    def outage(self) -> str | None:
+        return self.brokers.outage()
 
 
 class KafkaCluster(KafkaSettings):
@@ -93,3 +111,9 @@ class KafkaCluster(KafkaSettings):
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
         return target.compacted(self, topics)
+
+    @contextmanager
+    def watch(self, target_ids: Mapping[str, str], stop: Callable[[], object]) -> Iterator[ClusterWatch]:
+        topics = TargetWatch(self, target_ids, stop) if target_ids else None
+        with BrokerWatch(self, stop) as brokers, topics or nullcontext():
+            yield ClusterWatch(brokers, topics)

@@ -13,11 +13,13 @@ class JavaClient:
     """Options and files of Java's client; both may hold secrets.
 
     `options` have the names that Spark's source and sink take. `files` has the contents of files
-    that the options name, by their name in the directory that was given.
+    that the options name, by their name in the directory that was given. `instead` says of each
+    setting that becomes such a file which settings need none.
     """
 
     options: Mapping[str, str] = field(repr=False)
     files: Mapping[str, bytes] = field(repr=False)
+    instead: Mapping[str, str]
 
 
 class PrivateFiles:

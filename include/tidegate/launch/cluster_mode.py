@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError, LakeUnavailable, StageFailed
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
@@ -27,6 +26,7 @@ from tidegate.launch.application_state import Ask
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
 from tidegate.runs.engine_protocol import Ended, Unknown
+from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.answers import DRIVER, FAILURE, IN_LAKE, JOB
 from tidegate.spark.job_files import JobFile
 from tidegate.spark.yarn_container import SECRET, Container
@@ -46,13 +46,6 @@ _OF_THIS_MACHINE = (
 # Spark's client writes them into the application's configuration, of which YARN keeps a copy.
 _KEPT_BY_YARN = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN"
 # What is given as a text becomes a file of this machine; the settings that name one of the nodes.
-_AS_FILES = {
-    "ssl.ca.pem": "ssl.ca.location",
-    "ssl.key.pem": "ssl.keystore.location and ssl.keystore.password",
-    "ssl.key.location": "ssl.keystore.location and ssl.keystore.password",
-    "https.ca.pem": "https.ca.location",
-    "tidegate.oauthbearer.token.callable": "tidegate.oauthbearer.token.file",
-}
 # Of YARN: at most 100 characters of ASCII. The resource manager makes them lower case by default.
 _TAG = re.compile(r"[a-z0-9_-]{1,91}")
 _NONCE = 12  # bytes
@@ -74,7 +67,7 @@ def _tag(attempt: Attempt) -> str:
     return f"tidegate-{attempt.name}"
 
 
-def refuse(spark: SparkConnection, kafka: KafkaSettings, conf: Mapping[str, str]) -> None:
+def refuse(spark: SparkConnection, kafka: JavaCluster, conf: Mapping[str, str]) -> None:
     """Raise ConfigurationError, with all complaints, if an application could not run on YARN.
 
     `conf` are the pipeline's settings. Nothing is asked of YARN.
@@ -110,15 +103,15 @@ def refuse(spark: SparkConnection, kafka: KafkaSettings, conf: Mapping[str, str]
         )
 
 
-def _files_of_this_machine(kafka: KafkaSettings) -> list[str]:
+def _files_of_this_machine(kafka: JavaCluster) -> list[str]:
     """Return complaints about what Java's client would need as files, and nodes do not have."""
-    if not kafka.for_java(Path("/")).files:
+    client = kafka.for_java(Path("/"))
+    if not client.files:
         return []
-    found = {name: instead for name, instead in _AS_FILES.items() if name in kafka.extra}
     return [
         f"Kafka connection {kafka.connection!r}: {name} becomes a file of this machine, which the "
         f"nodes do not have: give {instead}, with a path that each node has"
-        for name, instead in found.items()
+        for name, instead in client.instead.items()
     ] or [f"Kafka connection {kafka.connection!r}: it needs a file of this machine"]
 
 

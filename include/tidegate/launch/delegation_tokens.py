@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.delegation_token import DelegationToken
+from tidegate import linear_regex
+from tidegate.core.cluster_token import DelegationToken
 from tidegate.errors import ConfigurationError
 from tidegate.launch import jars, spark_home
+from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.job_files import Login, write_private
 
 PROXY_USER = "Obtaining delegation token for proxy user is not yet supported."
@@ -34,7 +35,12 @@ _DEFAULT = re.compile(
 _KERBEROS = ("yarn", "k8s")  # masters with which Spark obtains tokens itself, by Kerberos
 
 
-def client_options(kafka: KafkaSettings, private: Path) -> dict[str, str]:
+def matches(token: DelegationToken, address: str) -> bool:
+    """Return whether Spark uses a token for a bootstrap address."""
+    return linear_regex.fullmatch(token.regex, address)
+
+
+def client_options(kafka: JavaCluster, private: Path) -> dict[str, str]:
     """Return the options of Java's client, and write the files that they name into `private`."""
     client = kafka.for_java(private)
     for name, content in client.files.items():
@@ -42,7 +48,7 @@ def client_options(kafka: KafkaSettings, private: Path) -> dict[str, str]:
     return dict(client.options)
 
 
-def split(kafka: KafkaSettings, private: Path) -> tuple[dict[str, str], tuple[Login, ...]]:
+def split(kafka: JavaCluster, private: Path) -> tuple[dict[str, str], tuple[Login, ...]]:
     """Return the options of Spark's source and sink, and the login that obtains the token.
 
     With a token the options have no login; without one they have the connection's own. Files of
@@ -60,14 +66,14 @@ def split(kafka: KafkaSettings, private: Path) -> tuple[dict[str, str], tuple[Lo
     return without, (Login(token.cluster, kafka.cluster, settings),)
 
 
-def tokens_of(clusters: Sequence[KafkaSettings]) -> list[DelegationToken]:
+def tokens_of(clusters: Sequence[JavaCluster]) -> list[DelegationToken]:
     """Return the tokens of these connections, each connection once."""
     once = {kafka.connection: kafka for kafka in clusters}
     return [token for kafka in once.values() if (token := kafka.delegation_token)]
 
 
 def conf(
-    clusters: Sequence[KafkaSettings], given: Mapping[str, str], home: Path | None = None
+    clusters: Sequence[JavaCluster], given: Mapping[str, str], home: Path | None = None
 ) -> dict[str, str]:
     """Return Spark's settings for the tokens of these connections, without secrets.
 
@@ -166,7 +172,7 @@ def _overlaps(tokens: Sequence[DelegationToken]) -> list[str]:
         )
     for token in tokens:
         for address in token.addresses:
-            matching = [each.connection for each in tokens if each.matches(address)]
+            matching = [each.connection for each in tokens if matches(each, address)]
             if matching != [token.connection]:
                 found.append(
                     f"{address} of {token.connection} matches the target regex of "

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
@@ -19,6 +18,7 @@ from tidegate.launch.masters import for_places
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.launch.submission import Submission, submission
 from tidegate.runs.engine_protocol import Application, Ended, Unknown
+from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.job_files import KafkaJob
 
@@ -35,7 +35,7 @@ class SparkEngine:
     only finds and ends them.
     """
 
-    kafka: KafkaSettings | None = None
+    kafka: JavaCluster | None = None
     connection: SparkConnection = LOCAL
     submit: Submit | None = None
 

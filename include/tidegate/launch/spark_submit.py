@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from tidegate.broker.outage import BrokerWatch
-from tidegate.broker.target_watch import TargetWatch
 from tidegate.errors import (
     BrokerUnreachable,
     IdentityChanged,
@@ -111,21 +109,20 @@ def supervised(
     """
     output = SparkOutput(application.name)
     kafka, ids = application.kafka, application.target_ids
-    watch = BrokerWatch(kafka, stop) if kafka else None
-    target = TargetWatch(kafka, ids, stop) if kafka and ids else None
+    watch = None
     try:
-        with watch or nullcontext(), target or nullcontext():
+        with kafka.watch(ids, stop) if kafka else nullcontext() as watch:
             yield output
     except (StageFailed, OutOfMemory) as error:
         where = f"; Spark's output: {output.path}" if output.path else ""
-        if target and target.changed:
+        if watch and watch.changed:
             raise IdentityChanged(
-                f"{application.name}: topics {', '.join(target.changed)} were deleted, or made "
+                f"{application.name}: topics {', '.join(watch.changed)} were deleted, or made "
                 f"anew, while rows were sent to them; Spark was stopped{where}"
             ) from error
-        if application.kafka and watch and (outage := watch.outage()):
+        if kafka and watch and (outage := watch.outage()):
             raise BrokerUnreachable(
-                f"{application.kafka.cluster}: {outage}; check that it runs. What is finished is "
+                f"{kafka.cluster}: {outage}; check that it runs. What is finished is "
                 f"kept, and a retry does the rest{where}"
             ) from error
         error.args = (f"{error}{where}",)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.launch import (
     delegation_tokens,
@@ -22,6 +21,7 @@ from tidegate.launch import (
     spark_jars,
 )
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
+from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.settings import secrets, spark_conf
 from tidegate.spark import jobs
 from tidegate.spark.ingest_job import IngestJob
@@ -66,7 +66,7 @@ class Submission:
     conf: Mapping[str, str]
     jars: tuple[str, ...]
     env: Mapping[str, str]
-    kafka: KafkaSettings | None = None
+    kafka: JavaCluster | None = None
     tag: str | None = None
     target_ids: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ def submission(
     job_file: Path,
     conf: Mapping[str, str],
     *,
-    kafka: KafkaSettings | None = None,
+    kafka: JavaCluster | None = None,
     spark: SparkConnection = LOCAL,
 ) -> Submission:
     """Return the application that does the job of a job file, for any master.
@@ -165,8 +165,6 @@ def joined(conf: Mapping[str, str], name: str, *values: str, by: str = ",") -> d
     return {**conf, name: listed} if listed else dict(conf)
 
 
-def _with_kafka(
-    given: Submission, kafka: KafkaSettings | None, spark: SparkConnection
-) -> Submission:
+def _with_kafka(given: Submission, kafka: JavaCluster | None, spark: SparkConnection) -> Submission:
     tokens = delegation_tokens.conf([kafka], given.conf, spark.home) if kafka else {}
     return replace(given, conf={**given.conf, **tokens}, kafka=kafka)

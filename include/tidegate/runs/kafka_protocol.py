@@ -7,12 +7,15 @@ half-open ranges; times are milliseconds since 1970, in UTC. `isolation` is `rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from tidegate.core.cluster_answers import Probe, Reader, Survey, TargetSurvey
+from tidegate.core.cluster_token import DelegationToken
 from tidegate.core.cursor import Watermarks
+from tidegate.core.java_client import JavaClient
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import Scan
 
@@ -113,3 +116,45 @@ class Kafka(Protocol):
 
     def compacted(self, topics: Iterable[str]) -> Collection[str]:
         """Return those of the topics in which older records of a key may vanish."""
+
+
+class Watch(Protocol):
+    """What was seen of a cluster while an application ran."""
+
+    @property
+    def changed(self) -> Sequence[str]:
+        """The target topics that were deleted or recreated, for which it was stopped."""
+
+    def outage(self) -> str | None:
+        """Return why the cluster counts as away, or None if a broker answers."""
+
+
+class JavaCluster(Protocol):
+    """The same cluster for an engine, whose driver uses Java's client."""
+
+    @property
+    def connection(self) -> str:
+        """The id of the connection."""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster as messages name it."""
+
+    @property
+    def java_options(self) -> tuple[str, ...]:
+        """The options that each JVM needs for the login."""
+
+    @property
+    def delegation_token(self) -> DelegationToken | None:
+        """The token with which Spark logs in, or None if it uses the connection's own login."""
+
+    def for_java(self, directory: Path) -> JavaClient:
+        """Return what Java's client needs; the engine writes its files into `directory`."""
+
+    def watch(
+        self, target_ids: Mapping[str, str], stop: Callable[[], object]
+    ) -> AbstractContextManager[Watch]:
+        """Watch brokers and target topics while a block runs, and call `stop` once if it must end.
+
+        `target_ids` has the topic ids that were planned, by topic; it may be empty.
+        """
