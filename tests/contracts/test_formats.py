@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.example_documents import CLUSTER, COMMIT, FILES, FLIGHTS_ID, MANIFEST, PLAN, PLAN_SHA
-from support.toy_engine import HERE
+from support.handed_in import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary, clamped

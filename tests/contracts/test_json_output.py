@@ -10,8 +10,8 @@ import pytest
 
 from support.default_settings import SETTINGS
 from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, MANIFEST, PLAN
+from support.handed_in import HERE
 from support.kafka_answers import answer
-from support.toy_engine import HERE
 from tidegate import flows
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.connections import Connection, of_spark

@@ -8,8 +8,8 @@ import pytest
 
 from support import staged_attempts
 from support.default_settings import SETTINGS
+from support.handed_in import HERE
 from support.kafka_answers import answer
-from support.toy_engine import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import layout
 from tidegate.core.cluster_answers import Survey, TopicIdentity

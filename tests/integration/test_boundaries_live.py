@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from support import topic_records
+from support.handed_in import HERE
 from support.ingest_steps import plan
-from support.toy_engine import HERE
 from tidegate.broker.cluster import Cluster
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.pipelines.spec import Ingest, parse

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from support import topic_records
+from support.handed_in import HERE
 from support.ingest_steps import explain, plan
-from support.toy_engine import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Dates, Live
 from tidegate.errors import WindowRefused

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from support import kafka_cluster, staged_attempts, topic_reader
 from support.cli_user import Terminal
+from support.handed_in import HERE
 from support.ingest_steps import ingest, plan
 from support.kafka_cluster import Brokers
-from support.toy_engine import HERE
 from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import reading
 from tidegate.broker.kafka_cluster import KafkaCluster

@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
+from support.handed_in import HERE
 from support.ingest_steps import plan
-from support.toy_engine import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import layout
 from tidegate.core.cluster_answers import Survey, TopicIdentity

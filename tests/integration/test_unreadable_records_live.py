@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 
 from support import oracle_client, topic_records
 from support.cli_user import Terminal
+from support.handed_in import HERE
 from support.ingest_steps import plan
 from support.kafka_answers import answer
-from support.toy_engine import HERE
 from tidegate.broker import unreadable
 from tidegate.broker.cluster import survey
 from tidegate.broker.kafka_cluster import KafkaCluster

@@ -15,7 +15,6 @@ from nets.world import Now, playing
 
 
 def main() -> int:
-    until = time.monotonic() + 60 * float(os.environ.get("MINUTES", "10"))
     first = int(os.environ.get("SEED", time.time_ns() // 1000 % 10**9))
     home = Path(tempfile.mkdtemp(prefix="tidegate-fuzz-"))
     with playing(home / "in") as world:
@@ -23,6 +22,7 @@ def main() -> int:
         Now.world = new = world.copy()
         Now.world = world
         interleavings.start(world)
+        until = time.monotonic() + 60 * float(os.environ.get("MINUTES", "10"))
         seed = first
         while time.monotonic() < until:
             case = crashes.nested(known, seed)

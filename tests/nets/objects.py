@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from tidegate.errors import LakeDamaged, LakeUnavailable
-from tidegate.lake.store_errors import refuse_another_size
 from tidegate.lake.store_protocol import Listed
 
 URL = "memory://lake/"
@@ -153,8 +152,8 @@ class Handle:
 
         if (there := self.size(target)) is None:
             self._ask("copy", target, copy)
-        else:
-            refuse_another_size(target, there, size)
+        elif there != size:
+            raise LakeDamaged(f"{target} has {there} bytes, not {size}")
 
     def delete(self, *paths: str) -> None:
         for path in paths:

@@ -6,6 +6,12 @@ from nets import crashes, interleavings, planted
 from nets.world import playing
 
 SEEDS = 1500
+FOUND = {
+    "an abandoned attempt is not brought to the judge, abandoned attempts": 193,
+    "another cluster": 264,
+    "a release ends its own claim only": 231,
+}
+"""The seeds that have found a bug lately, where it takes many: they are tried first."""
 ORDERS = {
     "interleavings": interleavings.judged,
     "edits": interleavings.judged_edits,
@@ -13,12 +19,12 @@ ORDERS = {
 }
 
 
-def wrong_at(net, world):
-    """Return the first thing that a net finds, and where; None if it finds nothing."""
+def wrong_at(net, world, first):
+    """Return the first thing that a net finds, and where, from a seed on. None if it is nothing."""
     if net in ORDERS:
         if net == "interleavings":
             interleavings.start(world)
-        for seed in range(SEEDS):
+        for seed in (*range(first, SEEDS), *range(first)):
             if wrong := ORDERS[net](world, seed):
                 return seed, wrong
         return None
@@ -43,6 +49,6 @@ def wrong_at(net, world):
 def test_it_is_found(bug, net, tmp_path):
     with playing(tmp_path / "in") as world, pytest.MonkeyPatch.context() as patch:
         planted.plant(bug, patch)
-        found = wrong_at(net, world)
+        found = wrong_at(net, world, FOUND.get(bug, 0))
     assert found, f"no net has found {bug}"
     print(f"{bug}: {net}, {found[0]}: {str(found[1])[:300]}")

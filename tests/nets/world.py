@@ -11,12 +11,12 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,11 +24,15 @@ import pytest
 
 from nets.objects import Gate, Handle, Objects, Whole
 from support.staged_attempts import lake_table
-from support.toy_engine import TOY, Do, ToyEngine
-from tidegate.broker.kafka_cluster import KafkaCluster
+from support.toy_engine import Do, ToyEngine
+from support.toy_kafka import ToyKafka
+from support.toy_specs import NoPipelines, ToyEgress, ToyIngest, ToySource, ToyStart, ToyTarget
 from tidegate.core.cluster_answers import Probe, Survey, TargetState, TargetSurvey, TopicIdentity
 from tidegate.core.cursor import Watermarks
+from tidegate.core.decoding import Decoder, Decoding
+from tidegate.core.plan import SourceFile
 from tidegate.core.requests import Backfill, FileReplay, Replay
+from tidegate.core.source_root import Root
 from tidegate.egress.release import release
 from tidegate.egress.run import egress
 from tidegate.egress.sender import sender_identity
@@ -37,11 +41,9 @@ from tidegate.ingest.run import ingest
 from tidegate.lake import sweeping
 from tidegate.lake.files import located
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import STORES
+from tidegate.lake.store_protocol import Found
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
-from tidegate.pipelines import files
-from tidegate.pipelines.spec import parse
 from tidegate.runs.run import EgressRun, Run
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
 from tidegate.spark.ingest_job import IngestJob
@@ -51,7 +53,7 @@ DAY = 25 * 3600.0
 ORIGIN = 20  # of partition 0: what is below it is backfilled
 
 
-class Cluster(KafkaCluster):
+class Cluster(ToyKafka):
     """The cluster of the world that is played."""
 
     def survey(self, *_: object) -> Survey:
@@ -63,28 +65,16 @@ class Cluster(KafkaCluster):
     def survey_target(self, *_: object, **__: object) -> TargetSurvey:
         return Now.world.survey_target()
 
-    def reading(self) -> AbstractContextManager[Any]:
-        return nullcontext()
 
-    def epoch_ends(self, _: object) -> dict[tuple[str, int], int]:
-        return {}
-
-    def expiries(self, *_: object) -> dict[tuple[str, int], int]:
-        return {}
-
-
-KAFKA = Cluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
-FORM = {
-    "name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake", "max_records": 60,
-    "decode": {"*": {"value": {"format": "string"}}},
-    "on_expired": "skip", "start": {"offsets": {"t": {"0": ORIGIN, "1": 0}}},
-}  # fmt: skip
-INGEST = parse(FORM)
+KAFKA = Cluster()
+INGEST = ToyIngest(
+    "p", ("t",), "/lake", ToyStart({"t": {0: ORIGIN, 1: 0}}), max_records=60, on_expired="skip",
+    decoding={"*": Decoding(Decoder("string", "text STRING"))},
+)  # fmt: skip
 BACKFILL = Backfill("t", (0,), "0", str(ORIGIN), chunk_size=10)
-RETYPED = parse(
-    {**FORM, "decode": {"*": {"value": {"format": "json", "schema": "text INT"}}}}
-)  # beside the rows of INGEST its rows could not be read
-PARTITIONED = parse({**FORM, "partition_by": ["topic", "day(timestamp)", "window_date"]})
+RETYPED = replace(INGEST, decoding={"*": Decoding(Decoder("json", "text INT"))})
+"""Beside the rows of INGEST its rows could not be read."""
+PARTITIONED = replace(INGEST, partition_by=("topic", "day(timestamp)", "window_date"))
 
 
 @dataclass
@@ -298,7 +288,7 @@ class World:
         spec = egress_spec(self.home, tombstones=self.is_edited, is_above=self.is_above)
         return EgressRun(
             spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked, stores=LAKES,
-            senders=Senders(), engine=ToyEngine(do or self.send), pipelines=files,
+            senders=Senders(), engine=ToyEngine(do or self.send), pipelines=NoPipelines(),
         )  # fmt: skip
 
     def send_again(self, replay_id: str = "x", run_id: str = "again") -> None:
@@ -316,7 +306,7 @@ class World:
             None,
             "resend",
             "by hand",
-            engine=TOY,
+            engine=ToyEngine(),
             run="operator",
         )
         self.stated |= already
@@ -385,9 +375,8 @@ class World:
 @cache
 def egress_spec(home: Path, *, tombstones: bool = False, is_above: bool = False) -> Any:
     path = f"{home.parent}/i*/*" if is_above else str(home)
-    source, target = {"path": path, "format": "text"}, {"topic": "t"}
-    form = {"name": "out", "kind": "egress", "lake": "/lake", "settle": 0, "tombstones": tombstones}
-    return parse({**form, "source": source, "target": target})
+    source, target = ToySource(path, "text"), ToyTarget("t")
+    return ToyEgress("out", source, target, "/lake", sends_tombstones=tombstones)
 
 
 @cache
@@ -426,13 +415,33 @@ class Now:
     world: World
 
 
+@dataclass(frozen=True)
+class Source:
+    """The files of an egress: those of a directory, at any depth below the root."""
+
+    root: Root
+    has_content_etags: bool = False
+
+    def files(self) -> Iterator[Found]:
+        base = Path(self.root.native)
+        for path in sorted(each for each in base.rglob("*") if each.is_file()):
+            name, state = path.relative_to(base).as_posix(), path.stat()
+            if self.root.matches(name):
+                etag = f"{state.st_mtime_ns:x}-{state.st_size:x}"
+                yield Found(SourceFile(name, state.st_size, etag), state.st_mtime)
+
+    def open(self, name: str) -> IO[bytes]:
+        return Path(self.root.native, name).open("rb")
+
+
 class Lakes:
     """The stores of the world that is played."""
 
     def open(self, lake: str, pipeline: str) -> Any:  # noqa: ARG002
         return Now.world.open_store(Now.world.objects, pipeline)
 
-    source = STORES.source
+    def source(self, root: Root) -> "Source":
+        return Source(root)
 
 
 LAKES = Lakes()

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support import oracle_client, topic_records
+from support.handed_in import HERE
 from support.ingest_steps import explain, ingest
-from support.toy_engine import HERE, Do
+from support.toy_engine import Do
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused

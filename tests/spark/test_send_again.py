@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 
 from support import topic_records
 from support.egress_pipeline import EgressPipeline, begun
+from support.handed_in import HERE
 from support.ingest_steps import plan
-from support.toy_engine import HERE
 from tidegate import flows
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress.explain import explain

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 
 from support import topic_reader
-from support.toy_engine import OUTGOING, Do, ToyEngine
+from support.handed_in import OUTGOING
+from support.toy_engine import Do, ToyEngine
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.fold import Fold
 from tidegate.core.requests import Asked

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from support import staged_attempts
-from support.toy_engine import OUTGOING, ToyEngine
+from support.handed_in import OUTGOING
+from support.toy_engine import ToyEngine
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import canonical, layout
 from tidegate.core.cluster_answers import TargetState, TargetSurvey

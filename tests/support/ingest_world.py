@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from support import staged_attempts
+from support.handed_in import HERE
 from support.kafka_answers import answer
-from support.toy_engine import HERE, Do
+from support.toy_engine import Do
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Probe, Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks

@@ -1,9 +1,11 @@
 """Attempts as the job leaves them: small real Parquet files and `_done.json`."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +20,9 @@ from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.footers import SCHEMA
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import LocalStore
+
+if TYPE_CHECKING:
+    from tidegate.lake.store import LocalStore
 
 STAMPED = pa.schema([SCHEMA.field(name) for name in ("partition", "offset", "timestamp")])
 TOPIC_IDS = {"t": "id-t", "u": "id-u"}

@@ -8,14 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tidegate.broker.client_settings import KafkaSettings
-from tidegate.egress.takeover import ProcessSenders
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.store import STORES
 from tidegate.lake.store_protocol import Store
-from tidegate.launch.delegation_tokens import client_options
-from tidegate.pipelines import files
 from tidegate.runs.engine_protocol import Application, Ended, Unknown
+from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.ingest_job import IngestJob
@@ -34,7 +30,7 @@ class ToyEngine:
     """Does jobs by a function; another one decides how the applications of other engines ended."""
 
     do: Do = starts_nothing
-    kafka: KafkaSettings | None = None
+    kafka: JavaCluster | None = None
     """If given, its options are added to each job."""
     id: str = "toy"
     line: str = "4.0"
@@ -57,7 +53,7 @@ class ToyEngine:
     def application(self, job: KafkaJob, attempt: Attempt, **asked: Any) -> Iterator[Application]:
         self.asked.append(asked)
         with tempfile.TemporaryDirectory() as directory:
-            added = client_options(self.kafka, Path(directory)) if self.kafka else {}
+            added = self.kafka.for_java(Path(directory)).options if self.kafka else {}
             whole = replace(job, options={**added, **job.options})
             # It is copied, as by any other engine: what is not in its JSON does not arrive.
             copied = type(job).from_json(whole.to_json())
@@ -90,13 +86,6 @@ class _Function:
 
     def read(self, name: str) -> str | None:
         return LocalAnswers(self.directory).read(name)
-
-
-TOY = ToyEngine()
-HERE: Any = {"stores": STORES, "engine": TOY}
-"""What a run is given whose steps start no application."""
-OUTGOING: Any = {**HERE, "senders": ProcessSenders(), "pipelines": files}
-"""What a run of an egress is given, too."""
 
 
 def submitting(do: Do) -> Callable[..., None]:

@@ -19,9 +19,9 @@ from support.egress_world import (
 from support.egress_world import (
     dies_while_sending,
 )
+from support.handed_in import TOY
 from support.ingest_steps import ingest, plan, publish, stage
 from support.ingest_world import World, ranges
-from support.toy_engine import TOY
 from tidegate import flows
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.cursor import Watermarks

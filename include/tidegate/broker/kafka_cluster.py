@@ -113,7 +113,9 @@ class KafkaCluster(KafkaSettings):
         return target.compacted(self, topics)
 
     @contextmanager
-    def watch(self, target_ids: Mapping[str, str], stop: Callable[[], object]) -> Iterator[ClusterWatch]:
+    def watch(
+        self, target_ids: Mapping[str, str], stop: Callable[[], object]
+    ) -> Iterator[ClusterWatch]:
         topics = TargetWatch(self, target_ids, stop) if target_ids else None
         with BrokerWatch(self, stop) as brokers, topics or nullcontext():
             yield ClusterWatch(brokers, topics)

@@ -142,8 +142,8 @@ class Gssapi(Mechanism):
         principal = given.get(_PRINCIPAL)
         return f"as {principal}" if principal else "as the owner of the ticket cache"
 
-    def session(self, given: Mapping[str, str], cluster: str) -> Login:
-        return Login(_jaas(given), given.get(_SERVICE, "kafka"), cluster)
+    def session(self, given: Mapping[str, str], cluster: str) -> _Tickets:
+        return _Tickets(given, cluster)
 
     def for_java(
         self, given: Mapping[str, str], files: PrivateFiles, cluster: str
@@ -169,6 +169,23 @@ class Gssapi(Mechanism):
         return {_SERVICE: given[_SERVICE]} if _SERVICE in given else {}
 
 
+class _Tickets:
+    """A login for each client: the ticket cache may be another one by then."""
+
+    error: TidegateError | None = None
+
+    def __init__(self, given: Mapping[str, str], cluster: str) -> None:
+        self._given, self._cluster = given, cluster
+
+    def arguments(self) -> dict[str, Any]:
+        from kafka.net.sasl import register_sasl_mechanism
+
+        register_sasl_mechanism("GSSAPI", JavaMechanism, overwrite=True)
+        login = Login(_jaas(self._given), self._given.get(_SERVICE, "kafka"), self._cluster)
+        login.attempt()
+        return {"sasl_mechanism": "GSSAPI", "sasl_kerberos_name": login}
+
+
 class Login:
     """The login of one principal; kafka-python gives it to its mechanism as `sasl_kerberos_name`.
 
@@ -176,18 +193,8 @@ class Login:
     ConfigurationError.
     """
 
-    error: TidegateError | None = None
-
     def __init__(self, entry: str, service: str, cluster: str) -> None:
         self._entry, self._service, self.cluster = entry, service, cluster
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a kafka-python client; the login has been tried."""
-        from kafka.net.sasl import register_sasl_mechanism
-
-        register_sasl_mechanism("GSSAPI", JavaMechanism, overwrite=True)
-        self.attempt()
-        return {"sasl_mechanism": "GSSAPI", "sasl_kerberos_name": self}
 
     def attempt(self) -> None:
         """Get a ticket from the KDC, or read it from the cache."""

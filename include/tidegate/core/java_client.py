@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,6 @@ class PrivateFiles:
 
     def add(self, ending: str, content: bytes) -> str:
         """Take the content of a file, and return the path that it will have."""
-        name = f"kafka-{uuid4().hex}{ending}"
+        name = f"kafka-{secrets.token_hex(8)}{ending}"
         self.contents[name] = content
         return str(self._directory / name)

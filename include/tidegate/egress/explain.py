@@ -119,6 +119,6 @@ def _proposals(run: EgressRun, plan: Plan) -> list[str]:
 
 def _expressions(run: EgressRun, plan: Plan) -> list[str]:
     """Return the names of the given SQL expressions, which only Spark can check."""
-    columns = [f"columns.{name}" for name in run.spec.expressions]
+    columns = [f"columns.{name}" for name, sql in run.spec.expressions.items() if sql]
     where = ["where"] if plan.where is not None else []
     return [*where, *columns, *(["order_by"] if run.spec.order_by else [])]

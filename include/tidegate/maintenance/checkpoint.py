@@ -7,7 +7,7 @@ from typing import Any
 from tidegate.lake import checkpointing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
-from tidegate.pipelines.spec import Spec
+from tidegate.runs.spec_protocol import Spec
 
 FORMAT = 1
 

@@ -15,14 +15,14 @@ from tidegate.lake import placing
 from tidegate.lake.files import files_of, files_of_each
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Listed, Store
-from tidegate.pipelines.spec import Ingest
+from tidegate.runs.spec_protocol import IngestSpec
 
 FORMAT = 1
 
 logger = logging.getLogger(__name__)
 
 
-def repair(spec: Ingest, store: Store) -> dict[str, Any]:
+def repair(spec: IngestSpec, store: Store) -> dict[str, Any]:
     """Place unplaced commits; move files in `data/` that no live commit lists to quarantine.
 
     A committed file that is missing or truncated is placed again from its staged copy; LakeDamaged

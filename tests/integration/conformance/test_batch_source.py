@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from support import client_configs, ingest_steps, oracle_client, topic_records
 from support.cli_user import Terminal
-from support.toy_engine import HERE
+from support.handed_in import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import ConfigurationError, WindowRefused

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.doctor_checks import overwrite, states_and_text
-from support.toy_engine import OUTGOING
+from support.handed_in import OUTGOING
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.retention import Retention
 from tidegate.core import layout

@@ -10,7 +10,7 @@ import pyspark
 import pytest
 
 from support.doctor_checks import commit, overwrite, states_and_text
-from support.toy_engine import HERE
+from support.handed_in import HERE
 from tidegate import faults
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.retention import Retention

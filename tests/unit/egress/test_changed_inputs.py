@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.egress_world import World, dies_while_sending, sends_all, target_of
-from support.toy_engine import TOY
+from support.handed_in import TOY
 from tidegate import flows
 from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.egress.publish import publish

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.egress_world import World, dies_while_sending
-from support.toy_engine import TOY
+from support.handed_in import TOY
 from tidegate import flows
 from tidegate.core import canonical, layout
 from tidegate.egress.job import rows_of

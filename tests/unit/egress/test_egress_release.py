@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.egress_world import Application, World, dies_while_sending, sends_all, target_of
-from support.toy_engine import TOY
+from support.handed_in import TOY
 from tidegate import flows
 from tidegate.core.entries import Release
 from tidegate.egress.publish import publish

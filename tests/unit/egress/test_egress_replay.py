@@ -18,8 +18,8 @@ from support.egress_world import (
     sends_window,
     target_of,
 )
+from support.handed_in import TOY
 from support.kafka_answers import answer
-from support.toy_engine import TOY
 from tidegate import flows
 from tidegate.broker.cluster import Cluster
 from tidegate.broker.kafka_cluster import KafkaCluster
@@ -266,7 +266,8 @@ def test_explain_of_a_replay(world: World) -> None:
     world.send_and_publish(application=sends_window, **asked)
     explained["replay"] |= {"done": True, "commit": 2}
     assert explain(world.open(**asked)) == explained
-    world.settings |= {"columns": {"key": "no_such(key)"}, "order_by": ["key"]}
+    columns = {"key": "no_such(key)", "value": ""}  # what is empty is not given
+    world.settings |= {"columns": columns, "order_by": ["key"]}
     live = explain(world.open())
     assert (live["replay"], live["records"], live["bytes"]) == (None, 300, 15 * FILE_SIZE)
     assert live["unchecked"] == ["columns.key", "order_by"]  # only Spark knows its functions

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.egress_world import World, dies_while_sending, refuses
-from support.toy_engine import TOY
+from support.handed_in import TOY
 from tidegate import flows
 from tidegate.core.requests import FileReplay, Replay
 from tidegate.egress import replay

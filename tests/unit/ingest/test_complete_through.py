@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from support import ingest_steps, staged_attempts
+from support.handed_in import HERE
 from support.kafka_answers import answer
-from support.toy_engine import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import layout
 from tidegate.core.boundaries import Boundary, milliseconds

@@ -5,8 +5,8 @@ from datetime import date
 
 import pytest
 
+from support.handed_in import HERE
 from support.kafka_answers import answer
-from support.toy_engine import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks

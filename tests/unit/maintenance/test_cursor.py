@@ -6,9 +6,9 @@ from unittest import mock
 import pytest
 
 from support import staged_attempts
+from support.handed_in import HERE
 from support.ingest_steps import plan
 from support.kafka_answers import answer
-from support.toy_engine import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from support import staged_attempts
+from support.handed_in import HERE
 from support.ingest_steps import plan
 from support.kafka_answers import answer
-from support.toy_engine import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cluster_answers import Survey, TopicIdentity

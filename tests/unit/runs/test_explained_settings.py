@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import date
 
-from support.toy_engine import HERE
+from support.handed_in import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
