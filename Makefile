@@ -47,6 +47,7 @@ lint: setup ## ruff, mypy --strict, and who may import whom
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+	@$(BIN)/python tests/tools/calls_of_tests.py
 	@$(BIN)/lint-imports
 
 format: setup ## let ruff rewrite the sources

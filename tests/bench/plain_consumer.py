@@ -68,4 +68,4 @@ def main(bootstrap: str, topic: str, directory: str, processes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]))
+    main(*sys.argv[1:4], int(sys.argv[4]))  # type: ignore[call-arg]

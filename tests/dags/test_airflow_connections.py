@@ -168,7 +168,7 @@ def response(error: ErrorType) -> ErrorResponse:
 
 MISSING = response(ErrorType.CONNECTION_NOT_FOUND)
 AWAY = response(ErrorType.API_SERVER_ERROR)
-FOUND = ConnectionResult(
+FOUND = ConnectionResult(  # type: ignore[call-arg]
     conn_id="spark_x", conn_type="spark", host="local",
     schema=None, login=None, password=None, port=None, extra=None,
 )  # fmt: skip

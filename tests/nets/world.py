@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,11 +26,11 @@ from nets.objects import Gate, Handle, Objects, Whole
 from support.staged_attempts import lake_table
 from support.toy_engine import Do, ToyEngine
 from support.toy_kafka import ToyKafka
+from support.toy_sources import ToySourceFiles
 from support.toy_specs import NoPipelines, ToyEgress, ToyIngest, ToySource, ToyStart, ToyTarget
 from tidegate.core.cluster_answers import Probe, Survey, TargetState, TargetSurvey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.decoding import Decoder, Decoding
-from tidegate.core.plan import SourceFile
 from tidegate.core.requests import Backfill, FileReplay, Replay
 from tidegate.core.source_root import Root
 from tidegate.egress.release import release
@@ -41,7 +41,6 @@ from tidegate.ingest.run import ingest
 from tidegate.lake import sweeping
 from tidegate.lake.files import located
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store_protocol import Found
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
 from tidegate.runs.run import EgressRun, Run
@@ -415,33 +414,14 @@ class Now:
     world: World
 
 
-@dataclass(frozen=True)
-class Source:
-    """The files of an egress: those of a directory, at any depth below the root."""
-
-    root: Root
-    has_content_etags: bool = False
-
-    def files(self) -> Iterator[Found]:
-        base = Path(self.root.native)
-        for path in sorted(each for each in base.rglob("*") if each.is_file()):
-            name, state = path.relative_to(base).as_posix(), path.stat()
-            if self.root.matches(name):
-                etag = f"{state.st_mtime_ns:x}-{state.st_size:x}"
-                yield Found(SourceFile(name, state.st_size, etag), state.st_mtime)
-
-    def open(self, name: str) -> IO[bytes]:
-        return Path(self.root.native, name).open("rb")
-
-
 class Lakes:
     """The stores of the world that is played."""
 
     def open(self, lake: str, pipeline: str) -> Any:  # noqa: ARG002
         return Now.world.open_store(Now.world.objects, pipeline)
 
-    def source(self, root: Root) -> "Source":
-        return Source(root)
+    def source(self, root: Root) -> ToySourceFiles:
+        return ToySourceFiles(root)
 
 
 LAKES = Lakes()

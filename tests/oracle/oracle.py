@@ -122,7 +122,7 @@ class Kafka:
         make it wait. Silence for `patience` seconds is an error.
         """
         left = {where: end for where, (start, end) in ranges.items() if start < end}
-        self.consumer.assign([TopicPartition(*where, ranges[where][0]) for where in left])
+        self.consumer.assign([TopicPartition(*where, ranges[where][0]) for where in left])  # type: ignore[call-arg]
         heard = time.monotonic()
         while left:
             messages = self.consumer.consume(500, timeout=0.05)

@@ -121,7 +121,7 @@ def test_any_window(
     for number in range(WINDOWS):
         run = run_of(broker, topic, tmp_path, random_window(rng, topic, ends, cuts), f"r{number}")
         try:
-            explained = explain(run, master="local[2]")
+            explained = explain(run)
         except WindowRefused as error:
             refused += 1
             with pytest.raises(WindowRefused) as again:

@@ -16,8 +16,8 @@ from support.doc_pages import DOCS, FENCED, PROJECT, fenced, named, page
 from tidegate import errors, faults
 from tidegate.broker import delegation_token
 from tidegate.core import canonical, columns, layout, value_texts
-from tidegate.core.cluster_token import DelegationToken
 from tidegate.core.entries import KINDS, Commit, Reference
+from tidegate.core.java_client import DelegationToken
 from tidegate.core.plan import Plan
 from tidegate.lake.attempts import Manifest
 from tidegate.lake.ledger import Ledger

@@ -188,7 +188,7 @@ def test_it_is_committed_once_no_row_contradicts_it(old: World) -> None:
 
 
 def commit(plan_id: str, start: int, end: int, *digests: str, **others: Any) -> Commit:
-    decoded = {"t": Decoded(*digests, {})} if digests else None
+    decoded = {"t": Decoded(*digests, {})} if digests else None  # type: ignore[call-arg]
     form = {"lane": "live", "topic_ids": {"t": "id-t"}, "cluster_id": "cluster", **others}
     return Commit(
         plan_id=plan_id, plan_sha256="", chunk=0, attempt="x",

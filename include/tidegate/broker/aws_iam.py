@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from tidegate.broker.jaas import jaas
-from tidegate.broker.mechanism import Mechanism
+from tidegate.broker.mechanism import Mechanism, jaas
 from tidegate.broker.oauth import TokenProvider
 from tidegate.core.java_client import PrivateFiles
 from tidegate.errors import ConfigurationError

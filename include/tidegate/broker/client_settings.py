@@ -16,8 +16,7 @@ from typing import Any, Self
 from tidegate.broker import delegation_token, security, tls
 from tidegate.broker.mechanism import Mechanism, Session
 from tidegate.broker.mechanisms import mechanism_of
-from tidegate.core.cluster_token import DelegationToken
-from tidegate.core.java_client import JavaClient, PrivateFiles
+from tidegate.core.java_client import DelegationToken, JavaClient, PrivateFiles
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.settings.setting import Place
 from tidegate.settings.table import find

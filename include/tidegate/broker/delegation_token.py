@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate import linear_regex
 from tidegate.broker.mechanisms import mechanism_of
-from tidegate.core.cluster_token import DelegationToken, addresses_of
+from tidegate.core.java_client import DelegationToken, addresses_of
 
 _SWITCH = "tidegate.delegation_token"
 _CLUSTER = f"{_SWITCH}.cluster"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tidegate.broker import cluster as admin
 from tidegate.broker import (
@@ -12,19 +13,20 @@ from tidegate.broker import (
     consumer_groups,
     open_transactions,
     retention,
-    sampling,
     target,
     unreadable,
 )
 from tidegate.broker import epochs as leader_epochs
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
-from tidegate.broker.outage import BrokerWatch
-from tidegate.broker.target_watch import TargetWatch
 from tidegate.core.cluster_answers import Probe, Reader, Survey, TargetSurvey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import Scan
+
+if TYPE_CHECKING:
+    from tidegate.broker.outage import BrokerWatch
+    from tidegate.broker.target_watch import TargetWatch
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class KafkaCluster(KafkaSettings):
         return open_transactions.open_since(self, watermarks)
 
     def mean_size(self, ranges: Sequence[OffsetRange], isolation: str) -> float | None:
+        from tidegate.broker import sampling  # for a plan alone
+
         return sampling.largest_mean_size(self, ranges, isolation)
 
     def committed(self, group: str) -> dict[str, dict[int, int]]:
@@ -116,6 +120,9 @@ class KafkaCluster(KafkaSettings):
     def watch(
         self, target_ids: Mapping[str, str], stop: Callable[[], object]
     ) -> Iterator[ClusterWatch]:
+        from tidegate.broker.outage import BrokerWatch  # for an engine alone
+        from tidegate.broker.target_watch import TargetWatch
+
         topics = TargetWatch(self, target_ids, stop) if target_ids else None
         with BrokerWatch(self, stop) as brokers, topics or nullcontext():
             yield ClusterWatch(brokers, topics)

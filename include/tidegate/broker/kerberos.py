@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tidegate.broker.jaas import jaas
-from tidegate.broker.mechanism import Mechanism, refused
+from tidegate.broker.mechanism import Mechanism, jaas, refused
 from tidegate.broker.tls import not_a_path
 from tidegate.core.java_client import PrivateFiles
 from tidegate.core.java_logins import is_away

@@ -94,3 +94,15 @@ def refusal(messages: str) -> str | None:
     """Return why a mechanism itself refused a login, by the messages of kafka-python."""
     found = _REFUSED.search(messages)
     return found[1] if found else None
+
+
+def jaas(module: str, options: Mapping[str, str]) -> str:
+    """Return the entry of a login module: `MODULE required NAME="VALUE" …;`."""
+    given = "".join(f" {name}={_quoted(value)}" for name, value in options.items())
+    return f"{module} required{given};"
+
+
+def _quoted(value: str) -> str:
+    for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        value = value.replace(character, escaped)
+    return f'"{value}"'

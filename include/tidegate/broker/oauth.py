@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from tidegate.broker import tls
-from tidegate.broker.jaas import jaas
-from tidegate.broker.mechanism import Mechanism
+from tidegate.broker.mechanism import Mechanism, jaas
 from tidegate.core.java_client import PrivateFiles
 from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthenticated, TidegateError
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidegate import linear_regex
-from tidegate.core.cluster_token import DelegationToken
+from tidegate.core.java_client import DelegationToken
 from tidegate.errors import ConfigurationError
 from tidegate.launch import jars, spark_home
 from tidegate.runs.kafka_protocol import JavaCluster

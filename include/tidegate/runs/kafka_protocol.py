@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tidegate.core.cluster_answers import Probe, Reader, Survey, TargetSurvey
-from tidegate.core.cluster_token import DelegationToken
 from tidegate.core.cursor import Watermarks
-from tidegate.core.java_client import JavaClient
+from tidegate.core.java_client import DelegationToken, JavaClient
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import Scan
 

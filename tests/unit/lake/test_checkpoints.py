@@ -130,9 +130,9 @@ entries = st.one_of(
         ),
         plans, spans, st.integers(0, 2), st.integers(0, 1), st.sampled_from(["live", "replay"]),
     ),
-    st.builds(lambda plan, n, span, p: replacing(f"r{plan}", n, *span, p),
+    st.builds(lambda plan, n, span, p: replacing(f"r{plan}", n, *span, p),  # type: ignore[call-arg]
               plans, st.integers(1, 8), spans, st.integers(0, 1)),
-    st.builds(lambda span, p: Gap("t", "id-t", p, *span, "expired", "run"), spans,
+    st.builds(lambda span, p: Gap("t", "id-t", p, *span, "expired", "run"), spans,  # type: ignore[call-arg]
               st.integers(0, 1)),
     st.builds(Abandon, plans, st.integers(0, 2), st.sampled_from(["x", "attempt-p"])),
     st.builds(

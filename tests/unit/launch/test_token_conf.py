@@ -8,7 +8,7 @@ import pytest
 from support.calls import sending, staging
 from tidegate.broker import delegation_token
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.core.cluster_token import DelegationToken
+from tidegate.core.java_client import DelegationToken
 from tidegate.errors import ConfigurationError
 from tidegate.launch import cds_archive, delegation_tokens, jars
 from tidegate.launch.masters import for_master

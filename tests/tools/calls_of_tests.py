@@ -1,0 +1,35 @@
+"""Print calls in tests that a function no longer takes: of slow tests, nobody would see it soon.
+
+mypy reads the tests for this alone; they have no types of their own. Ends with 1 if there are any.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+FLAGS = (
+    "--check-untyped-defs", "--explicit-package-bases", "--ignore-missing-imports",
+    "--follow-imports=silent", "--config-file=", "--cache-dir=.mypy_cache/tests",
+)  # fmt: skip
+
+
+def wrong_calls() -> list[str]:
+    """Return the lines of mypy's report about arguments of calls in `tests/`."""
+    report = subprocess.run(
+        [sys.executable, "-m", "mypy", *FLAGS, "tests"],
+        cwd=PROJECT,
+        env={"MYPYPATH": "include:tests"},
+        capture_output=True,
+        text=True,
+    )
+    if report.returncode not in (0, 1):
+        raise SystemExit(report.stdout + report.stderr)
+    lines = report.stdout.splitlines()
+    return [each for each in lines if each.startswith("tests/") and each.endswith("[call-arg]")]
+
+
+if __name__ == "__main__":
+    found = wrong_calls()
+    print("\n".join(found) or "Success: no wrong call in tests")
+    sys.exit(bool(found))
