@@ -424,7 +424,7 @@ MUTANTS = (
     Mutant(
         "a plan says that lines are sent",
         "byte_settings.byte_settings",
-        'if source.format == "json" and not source.columns:',
+        "if not source.columns:",
         "if False:",
         "tests/unit/egress/test_egress_plan.py::test_the_default_value",
     ),

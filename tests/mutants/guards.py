@@ -297,7 +297,7 @@ MUTANTS = (
     Mutant(
         "a plan of files whose format is not known is refused",
         "rows_of",
-        'if source["format"] not in FORMATS:',
+        'if source["format"] not in FILE_FORMATS:',
         "if False:",
         "tests/unit/egress/test_egress_newer_formats.py"
         "::test_a_plan_whose_files_have_a_format_that_is_not_known",

@@ -11,6 +11,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
 from tidegate.egress.byte_settings import byte_settings, judged_by
+from tidegate.egress.file_formats import FILE_FORMATS
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
@@ -103,7 +104,7 @@ def read_backlog(
     columns: Columns | None = None
     if max_records is not None:
         candidates: Iterable[SourceFile | LeftOutFile] = new
-        if spec.source.format == "parquet":
+        if FILE_FORMATS[str(spec.source.format)].has_footer:
             columns, candidates = sources.read_footers(
                 source,
                 new,

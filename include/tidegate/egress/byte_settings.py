@@ -8,27 +8,25 @@ from typing import Any
 from tidegate.core import canonical
 from tidegate.core.plan import Plan
 from tidegate.core.provenance import HEADER
+from tidegate.egress.file_formats import FILE_FORMATS
 from tidegate.runs.spec_protocol import EgressSpec
-from tidegate.spark.egress_job import LINE, WHOLE
+from tidegate.spark.egress_job import WHOLE
 
-FORMATS = ("parquet", "json", "csv", "text")
-"""The formats of files that can be sent."""
 # The default columns of a record, by source.
 _LAKE_COLUMNS = {"key": "key", "value": "value", "headers": "headers", "partition": "partition"}
-_TEXT_COLUMNS = {"key": "null", "value": "value", "headers": "null", "partition": "null"}
-_FILE_COLUMNS = {**_TEXT_COLUMNS, "value": WHOLE}
+_FILE_COLUMNS = {"key": "null", "value": "null", "headers": "null", "partition": "null"}
 
 
 def byte_settings(spec: EgressSpec) -> dict[str, Any]:
     """Return the settings that determine the records and their order."""
     source = spec.source
-    text = source.format == "text"
-    defaults = _LAKE_COLUMNS if source.lake else _TEXT_COLUMNS if text else _FILE_COLUMNS
-    if source.format == "json":
-        defaults = {**defaults, "value": LINE}
-    columns = {**defaults, **spec.expressions}
-    if source.format == "json" and not source.columns:
-        columns = {k: LINE if v == WHOLE else v for k, v in columns.items()}
+    if source.format is None:
+        columns = {**_LAKE_COLUMNS, **spec.expressions}
+    else:
+        of_format = FILE_FORMATS[source.format]
+        columns = {**_FILE_COLUMNS, "value": of_format.value, **spec.expressions}
+        if not source.columns:
+            columns = {k: of_format.row if v == WHOLE else v for k, v in columns.items()}
     return {
         "source": {
             "path": source.path,
@@ -53,8 +51,8 @@ def line_ends(plan: Plan) -> bytes:
     options = {name.lower(): value for name, value in source["options"].items()}
     if options.get("wholetext", "").lower() == "true":
         return b""
-    default = "\n" if source["format"] == "csv" else "\r\n"
-    return str(options.get("linesep") or default).encode()
+    default = FILE_FORMATS[source["format"]].line_end
+    return str(options.get("linesep") or default or "").encode()
 
 
 def changed(settings: Mapping[str, Any], spec: EgressSpec) -> list[str]:

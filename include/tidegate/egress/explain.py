@@ -6,6 +6,7 @@ from typing import Any
 
 from tidegate.core.offsets import window_to_json
 from tidegate.core.plan import Plan
+from tidegate.egress.file_formats import FILE_FORMATS
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.plan import preview, root_of
 from tidegate.egress.proposal import LINES, proposed_columns
@@ -103,7 +104,9 @@ def _proposals(run: EgressRun, plan: Plan) -> list[str]:
     """Return what `source.columns` could be, if expressions on JSON files need them."""
     source = run.spec.source
     columns = [sql for sql in run.spec.expressions.values() if sql not in (WHOLE, LINE, "null")]
-    if source.format != "json" or source.columns or not (columns or run.spec.order_by):
+    of_format = FILE_FORMATS.get(str(source.format))
+    needed = of_format and of_format.needs_columns and not source.columns
+    if not needed or not (columns or run.spec.order_by):
         return []
     files = run.stores.source(root_of(plan))
     proposed = proposed_columns(files, plan.files) if plan.files else None

@@ -6,7 +6,7 @@ from tidegate.core import layout, provenance
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
-from tidegate.egress.byte_settings import FORMATS
+from tidegate.egress.file_formats import FILE_FORMATS
 from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_record, window_of
 from tidegate.egress.plan import root_of
 from tidegate.errors import OtherFormat
@@ -25,7 +25,7 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
     files have a format that is not known here: read as another one, they would be other records.
     """
     source = plan.byte_settings["source"]
-    if source["format"] not in FORMATS:
+    if source["format"] not in FILE_FORMATS:
         raise OtherFormat(
             f"plan {plan.id}: its files are {source['format']!r}, a format that only a newer "
             "Tidegate knows: update this installation"

@@ -18,6 +18,7 @@ from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.wording import counted
 from tidegate.egress import claims, replay
 from tidegate.egress.byte_settings import judged_by, line_ends
+from tidegate.egress.file_formats import FILE_FORMATS
 from tidegate.egress.job import begun, has_begun, job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
@@ -278,9 +279,10 @@ def _fail(
     if not may_have_sent:
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
-        if plan.byte_settings["source"]["format"] == "parquet" and plan.files:
+        of_format = FILE_FORMATS[plan.byte_settings["source"]["format"]]
+        if of_format.has_footer and plan.files:
             files = [sources.explained(run.stores.source(root_of(plan)), file) for file in files]
-        has_lines = plan.files and plan.byte_settings["source"]["format"] != "parquet"
+        has_lines = plan.files and not of_format.has_footer
         if isinstance(failure, OutOfMemory) and not refused and has_lines:
             files = sources.with_long_lines(
                 run.stores.source(root_of(plan)), plan.files, line_ends(plan)
