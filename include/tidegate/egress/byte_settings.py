@@ -46,7 +46,7 @@ def byte_settings(spec: EgressSpec) -> dict[str, Any]:
 
 
 def line_ends(plan: Plan) -> bytes:
-    """Return the bytes, any of which ends a line of a plan's files; none if a file is one row."""
+    """Return the bytes that end a line of a plan's files. None if a file is one row."""
     source = plan.byte_settings["source"]
     options = {name.lower(): value for name, value in source["options"].items()}
     if options.get("wholetext", "").lower() == "true":

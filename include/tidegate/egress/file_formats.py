@@ -13,7 +13,7 @@ class FileFormat:
     """What differs between formats without a look into a file.
 
     `value` is the default expression of a record's value. `row` is what the expression `*` stands
-    for without declared columns. `line_end` has the bytes, any of which ends a line by default. It
+    for without declared columns. `line_end` has the bytes that end a line by default. It
     is None where a file has no lines but a footer, with its schema and its number of rows.
     """
 
