@@ -20,11 +20,11 @@ BUDGETS = {
     "modules of the heart that load yaml": 0,
     "modules whose name another has": 64,
     "public names defined twice or more": 109,
-    "reads of documents by string keys": 804,
-    "modules under 50 lines": 79,
-    "semicolons per 10,000 words": 154.5,
+    "reads of documents by string keys": 802,
+    "modules under 50 lines": 77,
+    "semicolons per 10,000 words": 154,
     "there is none per 10,000 words": 5.0,
-    "of which per 10,000 words": 5.0,
+    "of which per 10,000 words": 4.8,
 }
 
 
