@@ -10,7 +10,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.mechanism import Session
 from tidegate.broker.mechanisms import MECHANISMS, Plain
 from tidegate.core.java_client import PrivateFiles
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, TidegateError
 
 SECRET = "5d0c3f7e9b8a4c61"
 PASSWORD = {"sasl.username": "alice", "sasl.password": SECRET}
@@ -32,24 +32,27 @@ GIVEN: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 
 
+class ToySession:
+    error: TidegateError | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        return {"sasl_mechanism": "TOY"}
+
+
 class Toy(Plain):
     """A mechanism of these tests: one class, and its entry in the list."""
 
     name = "TOY"
 
     def session(self, given: Mapping[str, str], cluster: str) -> Session:
-        del cluster
-        session: Any = type("Toy", (), {"error": None, "arguments": lambda _: {"toy": given[_U]}})
-        return session()
+        del given, cluster
+        return ToySession()
 
     def for_java(
         self, given: Mapping[str, str], files: PrivateFiles, cluster: str
     ) -> dict[str, str]:
         del cluster
         return {"kafka.sasl.jaas.config": files.add(".toy", given["sasl.password"].encode())}
-
-
-_U = "sasl.username"
 
 
 @pytest.fixture(params=GIVEN)

@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         "an expired token",
-        "TokenProvider.checked",
+        "TokenProvider.check_token",
         "if expiry is not None and expiry <= time.time():",
         "if False:",
         "tests/unit/broker/test_oauth.py::test_a_token_in_a_file_is_read_for_each_login",

@@ -56,7 +56,7 @@ class AwsIam(Mechanism):
 class _SignedTokens(TokenProvider):
     """Tokens that Amazon's own package signs."""
 
-    def obtain(self) -> tuple[str, float]:
+    def obtain_token(self) -> tuple[str, float]:
         region = _region(self.given) or ""
         package, module = _SIGNER
         if find_spec(package) is None:
@@ -64,8 +64,8 @@ class _SignedTokens(TokenProvider):
                 f"{self.cluster}: sasl.mechanism AWS_MSK_IAM needs the package"
                 " aws-msk-iam-sasl-signer-python beside Tidegate: pip install 'tidegate[msk]'"
             )
-        signed = self.called(f"{package}.{module}", "generate_auth_token", "sasl.mechanism", region)
-        return self.checked(signed[0], "AWS_MSK_IAM"), 0.0
+        signed = self.call(f"{package}.{module}", "generate_auth_token", "sasl.mechanism", region)
+        return self.check_token(signed[0], "AWS_MSK_IAM"), 0.0
 
 
 def _region(given: Mapping[str, Any]) -> str | None:

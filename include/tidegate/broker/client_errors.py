@@ -13,7 +13,7 @@ from kafka import errors as kafka_errors
 
 from tidegate.broker import security
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.mechanism import refusal
+from tidegate.broker.mechanism import find_refusal
 from tidegate.errors import (
     BrokerError,
     BrokerUnreachable,
@@ -113,7 +113,7 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
 def _refusal(settings: KafkaSettings, messages: str) -> str | None:
     """Return what was refused, by the broker or by this client, and what to check; else None."""
     mechanism = settings.mechanism
-    if said := refusal(messages):
+    if said := find_refusal(messages):
         return said
     if mechanism and "UnsupportedSaslMechanism" in messages:
         return f"the broker does not offer sasl.mechanism {mechanism.name}"

@@ -32,9 +32,9 @@ def of(connection: str, extra: Mapping[str, Any]) -> DelegationToken | None:
         regex=str(extra.get(_REGEX) or "|".join(map(re.escape, addresses_of(servers)))),
         protocol=str(extra["security.protocol"]).upper(),
         mechanism=login.token_mechanism,
-        settings=login.of_tokens(extra),
+        settings=login.token_settings(extra),
         ca=extra.get("ssl.ca.location"),
-        spark_login=login.of_spark_itself(extra),
+        spark_login=login.spark_login(extra),
         # Of TLS, Spark's own login knows the CA's file.
         unknown_to_spark=tuple(
             name for name in extra if name.startswith("ssl.") and name != "ssl.ca.location"

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tidegate.broker.mechanism import Mechanism, jaas, refused
+from tidegate.broker.mechanism import Mechanism, jaas, refusal_text
 from tidegate.broker.tls import not_a_path
 from tidegate.core.java_client import PrivateFiles
 from tidegate.core.java_logins import is_away
@@ -54,12 +54,12 @@ _HINTS = {
     "Cannot locate KDC": "krb5.conf names no KDC of this realm; set KRB5_CONFIG to its path",
     "Server not found": f"the KDC knows no such service: check {_SERVICE} and the broker's name",
     "Clock skew": "the clocks of this machine and of the KDC differ too much",
-    "Checksum failed": f"the key in {_KEYTAB} is not the principal's any more",
+    "Checksum failed": f"the key in {_KEYTAB} is no longer the principal's",
     "Pre-authentication": (
-        f"the key in {_KEYTAB} is not the principal's any more, or the clocks of this machine and"
+        f"the key in {_KEYTAB} is no longer the principal's, or the clocks of this machine and"
         " of the KDC differ"
     ),
-    "Integrity check": f"the key in {_KEYTAB} is not the principal's any more",
+    "Integrity check": f"the key in {_KEYTAB} is no longer the principal's",
     "Unable to obtain Principal": "the ticket cache holds no valid ticket: run kinit",
     "Ticket expired": "run kinit, or give a keytab",
 }
@@ -158,13 +158,13 @@ class Gssapi(Mechanism):
         path = _krb5_conf()
         return (f"-Djava.security.krb5.conf={path}",) if path else ()
 
-    def of_spark_itself(self, given: Mapping[str, Any]) -> dict[str, str]:
+    def spark_login(self, given: Mapping[str, Any]) -> dict[str, str]:
         keytab, principal = given.get(_KEYTAB), given.get(_PRINCIPAL)
         if not (keytab and principal):
             return {}
         return {"spark.kerberos.keytab": keytab, "spark.kerberos.principal": principal}
 
-    def of_tokens(self, given: Mapping[str, Any]) -> dict[str, str]:
+    def token_settings(self, given: Mapping[str, Any]) -> dict[str, str]:
         return {_SERVICE: given[_SERVICE]} if _SERVICE in given else {}
 
 
@@ -234,7 +234,7 @@ class Login:
                 f"{self.cluster}: Kerberos refused the login: {said}"
                 + (f": {hint}" if hint else "")
             ) from None
-        except Py4JError:  # no answer, or no JVM any more
+        except Py4JError:  # no answer, or the JVM has ended
             _end(self._entry)
             raise BrokerUnreachable(
                 f"{self.cluster}: the Kerberos KDC has not answered for {_PATIENCE:.0f} s"
@@ -278,7 +278,7 @@ class JavaMechanism:
                 return bytes(self._client.evaluateChallenge(challenge) or b"")
         except NotAuthenticated as error:
             _, _, said = str(error).partition(f"{self._login.cluster}: ")
-            raise SaslAuthenticationFailedError(refused(said)) from None
+            raise SaslAuthenticationFailedError(refusal_text(said)) from None
 
 
 # By JAAS entry, krb5.conf and process: Java reads either but once.

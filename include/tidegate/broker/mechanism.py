@@ -74,23 +74,23 @@ class Mechanism(ABC):
         """Return the options that each JVM of Spark needs for this login."""
         return ()
 
-    def of_spark_itself(self, given: Mapping[str, Any]) -> dict[str, str]:
+    def spark_login(self, given: Mapping[str, Any]) -> dict[str, str]:
         """Return Spark's settings by which it obtains tokens itself; empty if it cannot."""
         del given
         return {}
 
-    def of_tokens(self, given: Mapping[str, Any]) -> dict[str, str]:
+    def token_settings(self, given: Mapping[str, Any]) -> dict[str, str]:
         """Return what Spark's login by a delegation token needs of this one, by Kafka's names."""
         del given
         return {}
 
 
-def refused(why: str) -> str:
-    """Return the text of an error of a mechanism, in which `refusal` finds the reason."""
+def refusal_text(why: str) -> str:
+    """Return the text of an error of a mechanism, in which `find_refusal` finds the reason."""
     return f"<refused: {why}>"
 
 
-def refusal(messages: str) -> str | None:
+def find_refusal(messages: str) -> str | None:
     """Return why a mechanism itself refused a login, by the messages of kafka-python."""
     found = _REFUSED.search(messages)
     return found[1] if found else None

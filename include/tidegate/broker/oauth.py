@@ -185,7 +185,7 @@ class TokenProvider:
         with self._lock:
             if time.monotonic() >= self._until:
                 try:
-                    self._token, lifetime = self.obtain()
+                    self._token, lifetime = self.obtain_token()
                 except TidegateError as error:
                     self.error = error
                     raise
@@ -204,13 +204,13 @@ class TokenProvider:
     def extensions(self) -> dict[str, str]:
         return _extensions(self.given)
 
-    def obtain(self) -> tuple[str, float]:
+    def obtain_token(self) -> tuple[str, float]:
         """Return a token, and for how many seconds it may be kept."""
         if path := self.given.get(_FILE):
-            return self.checked(self._read(path), _FILE), 0.0
+            return self.check_token(self._read(path), _FILE), 0.0
         if name := self.given.get(_CALLABLE):
             module, _, function = name.partition(":")
-            return self.checked(self.called(module, function, _CALLABLE), name), 0.0
+            return self.check_token(self.call(module, function, _CALLABLE), name), 0.0
         return self._requested()
 
     def _read(self, path: str) -> str:
@@ -220,7 +220,7 @@ class TokenProvider:
             reason = getattr(error, "strerror", None) or "not a text"
             raise ConfigurationError(f"{self.cluster}: {_FILE}: {path}: {reason}") from None
 
-    def called(self, module: str, function: str, setting: str, *args: str) -> Any:
+    def call(self, module: str, function: str, setting: str, *args: str) -> Any:
         where = f"{self.cluster}: {setting}: {module}:{function}"
         try:
             call = getattr(importlib.import_module(module), function)
@@ -231,7 +231,7 @@ class TokenProvider:
         except Exception as error:  # most often no connection; its text may hold a secret
             raise BrokerUnreachable(f"{where} failed: {type(error).__name__}") from None
 
-    def checked(self, token: Any, source: str) -> str:
+    def check_token(self, token: Any, source: str) -> str:
         """Return a token that is one; NotAuthenticated if it has expired."""
         if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
             raise NotAuthenticated(f"{self.cluster}: {source}: it gave no token")
@@ -286,7 +286,7 @@ class TokenProvider:
                 f"{where} refused the client: {status}{named}; check {_CLIENT}, {_SECRET} and"
                 f" {_SCOPE} of the connection"
             )
-        token = self.checked(document.get("access_token"), "the token endpoint")
+        token = self.check_token(document.get("access_token"), "the token endpoint")
         lifetime = document.get("expires_in")
         known = isinstance(lifetime, int | float) and lifetime > 0
         return token, float(lifetime) if known else 0.0

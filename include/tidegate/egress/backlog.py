@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
-from tidegate.egress.byte_settings import byte_settings, judged_by
-from tidegate.egress.file_formats import FILE_FORMATS
+from tidegate.egress.byte_settings import FILE_FORMATS, byte_settings, judged_by
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.core.offsets import window_to_json
 from tidegate.core.plan import Plan
-from tidegate.egress.file_formats import FILE_FORMATS
+from tidegate.egress.byte_settings import FILE_FORMATS
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.plan import preview, root_of
 from tidegate.egress.proposal import LINES, proposed_columns

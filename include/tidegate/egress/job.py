@@ -6,7 +6,7 @@ from tidegate.core import layout, provenance
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
-from tidegate.egress.file_formats import FILE_FORMATS
+from tidegate.egress.byte_settings import FILE_FORMATS
 from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_record, window_of
 from tidegate.egress.plan import root_of
 from tidegate.errors import OtherFormat

@@ -21,7 +21,7 @@ from tidegate.core.plan import LeftOutFile, Plan, SourceFile
 from tidegate.core.requests import FileReplay, Replay
 from tidegate.core.source_root import Root
 from tidegate.egress.backlog import Backlog, unchanged
-from tidegate.egress.file_formats import FILE_FORMATS
+from tidegate.egress.byte_settings import FILE_FORMATS
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
 from tidegate.lake import boundaries, deliveries, sources

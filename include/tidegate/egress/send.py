@@ -17,8 +17,7 @@ from tidegate.core.entries import Claim, Receipt
 from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.wording import counted
 from tidegate.egress import claims, replay
-from tidegate.egress.byte_settings import judged_by, line_ends
-from tidegate.egress.file_formats import FILE_FORMATS
+from tidegate.egress.byte_settings import FILE_FORMATS, judged_by, line_ends
 from tidegate.egress.job import begun, has_begun, job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
