@@ -188,7 +188,11 @@ def test_a_login_of_kafka_python(keytab: dict[str, str], monkeypatch: pytest.Mon
         ("Unable to obtain password from user\n", NotAuthenticated, "holds no key of"),
         ("Cannot locate KDC", NotAuthenticated, "set KRB5_CONFIG"),
         ("Clock skew too great (37)", NotAuthenticated, "the clocks of this machine"),
-        ("Integrity check on decrypted field failed (31)", NotAuthenticated, "no longer the principal's"),
+        (
+            "Integrity check on decrypted field failed (31)",
+            NotAuthenticated,
+            "no longer the principal's",
+        ),
         ("Client not found in Kerberos database (6)", NotAuthenticated, "Kerberos refused the"),
         ("Cannot get a KDC reply", BrokerUnreachable, "KDC does not answer"),
         (None, NotAuthenticated, "LoginException"),
