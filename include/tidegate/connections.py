@@ -21,7 +21,6 @@ from tidegate.runs.client_options import client_name, naming_pipeline, refuse_op
 from tidegate.runs.spec_protocol import Spec
 from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
-from tidegate.spark.egress_job import WHOLE
 
 if TYPE_CHECKING:
     from tidegate.broker.kafka_cluster import KafkaCluster
@@ -178,14 +177,10 @@ def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
     decodes = spec.kind == "ingest" and spec.decoding
     if spark.home and decodes and (why := spark_lines.complaint_of_decoding(spark.line)):
         raise ConfigurationError(why)
-    if spark.home and spec.kind == "egress" and spec.source.format:
-        default = "value" if spec.source.format == "text" else WHOLE
-        given = spec.expressions
-        columns = [*given.values(), given.get("value") or default]
-        source = spec.source
-        if why := spark_lines.complaint(
-            spark.line, source.format, columns, declared=source.columns
-        ):
+    if spark.home and spec.kind == "egress" and (found := spec.source.file_format):
+        columns = [*spec.expressions.values(), spec.expressions.get("value") or found.value]
+        is_typed = found.needs_whole_spark(spec.source.columns)
+        if why := spark_lines.complaint(spark.line, columns, is_typed=is_typed):
             raise ConfigurationError(why)
 
 

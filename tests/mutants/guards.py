@@ -289,18 +289,17 @@ MUTANTS = (
     ),
     Mutant(
         "a plan with a decoder that is not known is refused",
-        "decoding.of_plan",
-        "if decoder.format not in FORMATS:",
-        "if False:",
-        "tests/unit/core/test_decoding_rules.py::test_a_plan_that_decodes_by_a_format_that_is_not_known",
+        "of_records",
+        'case "string":',
+        "case _:",
+        "tests/contracts/test_data_formats.py::test_a_name_that_is_not_known",
     ),
     Mutant(
         "a plan of files whose format is not known is refused",
-        "rows_of",
-        'if source["format"] not in FILE_FORMATS:',
-        "if False:",
-        "tests/unit/egress/test_egress_newer_formats.py"
-        "::test_a_plan_whose_files_have_a_format_that_is_not_known",
+        "of_files",
+        'case "text":',
+        "case _:",
+        "tests/contracts/test_data_formats.py::test_a_name_that_is_not_known",
     ),
     Mutant(
         "a checkpoint has the newest gap",

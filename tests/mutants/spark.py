@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "JSON is one object a file",
-        "_REFUSED_BY_FORMAT",
+        "JsonFiles.refused",
         '"multiline": "Spark reads only',
         '"multi": "Spark reads only',
         "tests/unit/pipelines/test_egress_spec.py::test_what_contradicts_itself_is_named",
@@ -140,8 +140,8 @@ MUTANTS = (
     ),
     Mutant(
         "an expression on JSON names what is declared",
-        "source_rows.select",
-        'if source.format == "json" and named and not source.columns:',
+        "JsonFiles.complaint",
+        "if named and not columns:",
         "if False:",
         "tests/spark/test_json_columns.py::test_an_expression_names_keys_that_are_declared",
     ),
@@ -252,7 +252,7 @@ MUTANTS = (
     ),
     Mutant(
         "Spark's digest of content is that of verify",
-        "row_digest",
+        "records.content_digest",
         '        *_optional(F.col("value")), count, "headers",\n',
         '        *_optional(F.col("value")), count,\n',
         "tests/spark/test_egress_fidelity.py::test_every_kind_of_record_is_sent_back_unchanged[shuffle]",

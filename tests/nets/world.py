@@ -27,7 +27,15 @@ from support.staged_attempts import lake_table
 from support.toy_engine import Do, ToyEngine
 from support.toy_kafka import ToyKafka
 from support.toy_sources import ToySourceFiles
-from support.toy_specs import NoPipelines, ToyEgress, ToyIngest, ToySource, ToyStart, ToyTarget
+from support.toy_specs import (
+    NoPipelines,
+    ToyEgress,
+    ToyFormat,
+    ToyIngest,
+    ToySource,
+    ToyStart,
+    ToyTarget,
+)
 from tidegate.core.cluster_answers import Probe, Survey, TargetState, TargetSurvey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.decoding import Decoder, Decoding
@@ -374,7 +382,7 @@ class World:
 @cache
 def egress_spec(home: Path, *, tombstones: bool = False, is_above: bool = False) -> Any:
     path = f"{home.parent}/i*/*" if is_above else str(home)
-    source, target = ToySource(path, "text"), ToyTarget("t")
+    source, target = ToySource(path, ToyFormat()), ToyTarget("t")
     return ToyEgress("out", source, target, "/lake", sends_tombstones=tombstones)
 
 

@@ -17,8 +17,12 @@ from pyspark.sql.types import StructType
 
 from tidegate.core import schema
 from tidegate.core.decoding import Decoder, Decoding
+from tidegate.spark import formats
 from tidegate.spark.decoding import decoded
 from tidegate.spark.session import configure
+
+avro = formats.of_records("avro").decoder
+csv = formats.of_records("csv").decoder
 
 COLUMNS = """a INT, b STRING, d DOUBLE, t TIMESTAMP, day DATE, n DECIMAL(5,2), ok BOOLEAN,
     raw BINARY, l ARRAY<INT>, m MAP<STRING, INT>, f ARRAY<FLOAT>, deep ARRAY<STRUCT<p: INT>>,
@@ -161,7 +165,7 @@ def test_timestamps_are_utc(spark: SparkSession) -> None:
     configure(mine)
     values = [b'{"t":"2024-01-01T00:00:00"}', b'{"t":"2024-01-01T01:00:00+01:00"}']
     rows = read(mine, values, Decoder("json", "t TIMESTAMP"))
-    of_csv = read(mine, [b"2024-01-01 00:00:00"], Decoder("csv", "t TIMESTAMP"))
+    of_csv = read(mine, [b"2024-01-01 00:00:00"], csv("t TIMESTAMP"))
     moment = datetime(2024, 1, 1, tzinfo=UTC)
     assert [row.t.astimezone(UTC) for row in [*rows, *of_csv]] == [moment] * 3
 
@@ -291,7 +295,7 @@ CSV_UNFIT = {
 
 def test_csv(spark: SparkSession) -> None:
     """A record of CSV is what RFC 4180 says, with the null and the empty text apart."""
-    rows = read(spark, [*CSV_FITS, *CSV_UNFIT], Decoder("csv", "a INT, b STRING, c DOUBLE"))
+    rows = read(spark, [*CSV_FITS, *CSV_UNFIT], csv("a INT, b STRING, c DOUBLE"))
     for (value, expected), row in zip(CSV_FITS.items(), rows, strict=False):
         assert ((row.a, row.b, row.c), row._undecodable) == (expected, None), value[:50]
     for (value, (reason, expected)), row in zip(
@@ -301,7 +305,7 @@ def test_csv(spark: SparkSession) -> None:
 
 
 def test_another_separator(spark: SparkSession) -> None:
-    rows = read(spark, [b"1;a,b", b'2;"c;d"'], Decoder("csv", "a INT, b STRING", separator=";"))
+    rows = read(spark, [b"1;a,b", b'2;"c;d"'], csv("a INT, b STRING", separator=";"))
     assert [(row.a, row.b, row._undecodable) for row in rows] == [
         (1, "a,b", None),
         (2, "c;d", None),
@@ -318,7 +322,7 @@ def test_avro(spark: SparkSession) -> None:
     fits = {b"\x02\x00": (1, None), b"\x04\x02\x02x": (2, "x")}
     unfit = [b"", b"zzz", b"\x02", b"\x02\x00behind", b"\x02\x02\x08ab", b"\x02\x04"]
     of_two = record(("id", "long"), ("name", ["null", "string"]))
-    rows = read(spark, [*fits, *unfit, None], Decoder("avro", of_two))
+    rows = read(spark, [*fits, *unfit, None], avro(of_two))
     for (value, expected), row in zip(fits.items(), rows, strict=False):
         assert (row.id, row.name, row._undecodable) == (*expected, None), value
     for value, row in zip(unfit, rows[2:], strict=False):
@@ -330,7 +334,7 @@ def test_avro(spark: SparkSession) -> None:
 def test_avro_of_nulls_alone(spark: SparkSession) -> None:
     """Spark returns a record of nulls for what it cannot read, too."""
     of_nulls = record(("a", ["null", "int"]), ("b", ["int", "null"]))
-    rows = read(spark, [b"\x00\x02", b"", b"\x00\x09"], Decoder("avro", of_nulls))
+    rows = read(spark, [b"\x00\x02", b"", b"\x00\x09"], avro(of_nulls))
     assert [row._undecodable for row in rows] == [None, *["value: no Avro of this schema"] * 2]
 
 
@@ -366,7 +370,7 @@ def test_avro_leaves(spark: SparkSession) -> None:
         value(text=_long(1_900_000_000) + b"abc"): "no Avro of this schema",
         value(tags=_long(1_900_000_000) + b"\x02b\x00"): "no Avro of this schema",
     }
-    row, *others = read(spark, [value(), *unfit], Decoder("avro", of))
+    row, *others = read(spark, [value(), *unfit], avro(of))
     assert (row.text, row.ok, row.n, row.paid) == ("a", True, 7, Decimal("12.34"))
     assert (math.isnan(row.x), row.tags, row.m, row._undecodable) == (True, ["b"], {"k": 2}, None)
     for (damaged, why), found in zip(unfit.items(), others, strict=True):
@@ -384,7 +388,7 @@ def test_avro_of_java(spark: SparkSession) -> None:
     numbers = 0.1, 1e300, -3e300, math.inf
     array = bytes([2 * len(numbers)]) + b"".join(struct.pack("<d", n) for n in numbers) + b"\0"
     good, bad = array + b"\x02" + array + b"\x02a", array + b"\x00" + b"\x02\xff"
-    row, other = read(spark, [good, bad], Decoder("avro", of))
+    row, other = read(spark, [good, bad], avro(of))
     assert (tuple(row.x), tuple(row.y), row.s, row._undecodable) == (numbers, numbers, "a", None)
     assert (tuple(other.x), other._undecodable) == (numbers, "value: s: no UTF-8")
 
@@ -396,7 +400,7 @@ def test_names_of_avro(spark: SparkSession) -> None:
     named = [("f", first), ("e", second), ("r", "a.B")]
     fields = [{"name": name, "type": kind} for name, kind in named]
     of = json.dumps({"type": "record", "name": "R", "namespace": "x", "fields": fields})
-    (row,) = read(spark, [b"z\0\0"], Decoder("avro", of))
+    (row,) = read(spark, [b"z\0\0"], avro(of))
     assert (bytes(row.f), row.e, row.r, row._undecodable) == (b"z", "S", "S", None)
 
 
@@ -448,7 +452,7 @@ def test_types_of_avro_are_those_of_spark(spark: SparkSession) -> None:
         [{"type": "int"}, "null", "long"], ["float", "double"], ["int", "string"], ["null", "E"],
         *({"type": kind, "logicalType": name, **more} for kind, name, more in logical),
     ]  # fmt: skip
-    decoder = Decoder("avro", record(*((f"f{n}", kind) for n, kind in enumerate(kinds))))
+    decoder = avro(record(*((f"f{n}", kind) for n, kind in enumerate(kinds))))
     frame = spark.createDataFrame([], "key BINARY, value BINARY")
     made = decoded(frame, Decoding(decoder)).drop("key", "value", "_undecodable").schema
     planned = StructType.fromDDL(schema.ddl(decoder.columns))

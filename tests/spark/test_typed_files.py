@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 
 from spark.test_typed_texts import KINDS, expected, made, token
 from support.rows_of_files import put, source
-from tidegate.spark import file_rows
+from tidegate.spark import formats
 
 TWICE = "a key stands twice in an object, or the line is too long for Spark's types"
 TEXTS = 3_000
@@ -20,7 +20,7 @@ TEXTS = 3_000
 def typed(session: SparkSession, format_: str, path: Path, ddl: str, **options: str) -> list[Row]:
     """Return the columns of a file, times as text, with `fault` last, in the order of its rows."""
     given = source(format_, path, ddl=ddl, **options)
-    found = file_rows.read(session, given, whole=False, line=False)
+    found = formats.of_files(format_).read(session, given, whole=False, line=False)
     shown = [
         f"cast(`{name}` AS STRING) AS `{name}`" if kind.startswith("timestamp") else f"`{name}`"
         for name, kind in found.frame.dtypes

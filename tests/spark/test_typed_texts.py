@@ -15,7 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate.core.decoding import Decoder, Decoding
+from tidegate.spark import formats
 from tidegate.spark.decoding import decoded
+
+by_csv = formats.of_records("csv").decoder
 
 TEXTS = 10_000
 """Of each type."""
@@ -270,7 +273,7 @@ def test_csv(spark: SparkSession, kind: str) -> None:
         [(n, None, bytearray(f"{text};x".encode())) for n, text in enumerate(texts)],
         "at INT, key BINARY, value BINARY",
     )
-    decoder = Decoder("csv", f"a {kind}, b STRING", separator=";")
+    decoder = by_csv(f"a {kind}, b STRING", separator=";")
     shown = "cast(a as STRING)" if kind.startswith("TIMESTAMP") else "a"
     rows = decoded(frame, Decoding(decoder)).selectExpr("at", f"{shown} AS a", "_undecodable")
     for text, row in zip(texts, sorted(rows.collect(), key=lambda r: int(r["at"])), strict=True):
@@ -287,7 +290,7 @@ def test_given(spark: SparkSession, each: dict[str, Any]) -> None:
         "key BINARY, value BINARY",
     )
     of_json = decoded(frame.limit(1), Decoding(Decoder("json", f"a {kind}"))).first()
-    of_csv = decoded(frame.offset(1), Decoding(Decoder("csv", f"a {kind}", separator=";"))).first()
+    of_csv = decoded(frame.offset(1), Decoding(by_csv(f"a {kind}", separator=";"))).first()
     for row in (of_json, of_csv):
         assert row is not None
         if each["fits"]:

@@ -8,8 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tidegate.core import schema
-from tidegate.spark import csv_records, csv_rows, file_rows, source_rows
-from tidegate.spark.egress_job import LINE, WHOLE, RowSource
+from tidegate.spark import formats, source_files, source_rows
+from tidegate.spark.egress_job import RowSource
+from tidegate.spark.formats import csv_records, csv_rows
 
 
 def source(format_: str, *paths: Path, ddl: str | None = None, **options: str) -> RowSource:
@@ -30,7 +31,8 @@ def select(
     if format_ == "csv" and ddl is None:
         given = replace(given, columns=_columns_of_csv(given, paths[0]))
     found = source_rows.select(session, given, columns)
-    assert file_rows.files_read(session, given, found) == {path.name for path in paths}
+    listed = formats.of_files(format_).listed(session, given, found)
+    assert source_files.files_read(given, listed) == {path.name for path in paths}
     return found
 
 
@@ -47,7 +49,7 @@ def rows(
     session: SparkSession, format_: str, *paths: Path, value: str | None = None, **how: Any
 ) -> list[Row]:
     """Return the rows with a value, by default that of the format, in the order of the files."""
-    columns = {"value": value or (LINE if format_ == "json" else WHOLE)}
+    columns = {"value": value or formats.of_files(format_).value}
     found = select(session, format_, *paths, columns=columns, **how)
     return sorted(found.collect(), key=lambda row: (row.file, row.row))
 

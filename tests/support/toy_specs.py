@@ -1,8 +1,8 @@
 """Specs of pipelines without a file: values that the rules of a run read."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NoReturn
 
 from tidegate.core.decoding import Decoding
 from tidegate.core.parquet_settings import DEFAULT, ParquetSettings, normalised
@@ -70,9 +70,39 @@ class ToyIngest:
 
 
 @dataclass(frozen=True)
+class ToyFormat:
+    """A format of files that nobody reads: nets have an engine without Spark."""
+
+    name: str = "toy"
+    value: str = "value"
+    row: str = "*"
+
+    def line_ends(self, options: Mapping[str, str]) -> str | None:
+        del options
+        return "\n"
+
+    def complaint(self, columns: str | None, *, whole: bool, named: Collection[str]) -> str | None:
+        del columns, whole, named
+        return None
+
+    def propose_columns(self, lines: Iterable[bytes]) -> str | None:
+        del lines
+        return None
+
+    def needs_whole_spark(self, columns: str | None) -> bool:
+        del columns
+        return False
+
+    def read(self, *_: object, **__: object) -> NoReturn:
+        raise NotImplementedError
+
+    listed = read
+
+
+@dataclass(frozen=True)
 class ToySource:
     path: str | None
-    format: str | None
+    file_format: ToyFormat | None
     reader_options: dict[str, str] = field(default_factory=dict)
     columns: str | None = None
     lake: str | None = None

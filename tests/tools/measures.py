@@ -30,7 +30,10 @@ SHORT = 50
 """Lines below which a module is short."""
 HEART = ("core/", "ingest/", "egress/", "runs/")
 """Packages that carry the promises, and should know no kit."""
-KITS = {"engines": "launch", "Kafka": "broker", "configuration": "pipelines"}
+KITS = {
+    "engines": "launch", "Kafka": "broker", "configuration": "pipelines",
+    "formats": "spark.formats",
+}  # fmt: skip
 """Packages of what varies."""
 LIBRARIES = ("kafka", "pydantic", "obstore", "tenacity", "yaml")
 """Client libraries that the heart should not load."""
@@ -96,8 +99,8 @@ def crossing(kit: str) -> set[str]:
         if path.startswith(HEART)
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
-        and f"{node.module}.".startswith(f"tidegate.{KITS[kit]}.")
         for alias in node.names
+        if f"{node.module}.{alias.name}.".startswith(f"tidegate.{KITS[kit]}.")
     }
 
 

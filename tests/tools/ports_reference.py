@@ -12,6 +12,7 @@ PORTS = {
     "Stores": "lake/store_protocol.py",
     "Engines": "runs/engine_protocol.py",
     "Kafka": "runs/kafka_protocol.py",
+    "Formats": "spark/format_protocol.py",
     "Configuration": "runs/spec_protocol.py",
 }
 """The modules of Protocols by what varies."""

@@ -101,14 +101,14 @@ def test_what_a_broken_file_says_of_its_schedule(tmp_path, monkeypatch):
 
 def test_a_decimal_of_many_bytes():
     """Of a `fixed` of ten gigabytes Spark takes 38 digits, as of one of 2,000 bytes."""
-    from tidegate.core import avro
+    from tidegate.spark.formats import avro_schema
 
     for size in (16, 19, 20, 2_000, 10**10):
         fixed = {"type": "fixed", "name": "f", "size": size, "logicalType": "decimal"}
         field = {"name": "x", "type": {**fixed, "precision": 38}}
         text = json.dumps({"type": "record", "name": "r", "fields": [field]})
-        bounded(lambda text=text: avro.columns(text))
-        assert [str(each.type) for each in avro.columns(text)] == ["DECIMAL(38,0)"]
+        bounded(lambda text=text: avro_schema.columns(text))
+        assert [str(each.type) for each in avro_schema.columns(text)] == ["DECIMAL(38,0)"]
 
 
 def test_a_glob_of_many_directories():
@@ -157,10 +157,10 @@ def test_a_regular_expression_for_delegation_tokens_that_backtracks():
 
 
 def test_many_options_of_a_reader():
-    from tidegate.spark.file_reader_options import complaints
+    from tidegate.spark import formats
 
     given = {f"k{i:06x}": "1" for i in range(40_000)}
-    bounded(lambda: complaints("csv", given))
+    bounded(lambda: formats.of_files("csv").complaints_of_options(given))
 
 
 def test_a_list_of_jars():
@@ -190,12 +190,13 @@ def _avro(depth: int) -> str:
 
 
 def test_an_avro_schema_that_names_a_type_again_and_again():
-    from tidegate.core import avro, schema
+    from tidegate.core import schema
+    from tidegate.spark.formats import avro_schema
 
     text = _avro(28)  # 2 KB
 
     def changes() -> None:
-        schema.changes(avro.columns(text), avro.columns(text))
+        schema.changes(avro_schema.columns(text), avro_schema.columns(text))
 
     bounded(changes)
 

@@ -15,7 +15,6 @@ import yaml
 
 from tidegate import faults
 from tidegate.broker import oauth
-from tidegate.egress.proposal import columns_of
 from tidegate.errors import ConfigurationError, TriggerNotPermitted
 from tidegate.orchestration import rights
 from tidegate.pipelines import scaffold
@@ -24,6 +23,7 @@ from tidegate.samples.proposed_decoder import decoder
 from tidegate.settings import secrets
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge
+from tidegate.spark import formats
 
 SECRET = "hunter2secret"
 NAME = "AIRFLOW__CORE__FERNET_KEY"
@@ -95,7 +95,9 @@ def test_sql_is_never_expanded(change: dict[str, Any]) -> None:
 
 def test_a_key_with_a_line_end_stays_within_its_comment() -> None:
     """`tidegate init` ends with a traceback of BadFile today."""
-    columns = columns_of([json.dumps({"a\nlake: /other": 1}).encode()])
+    columns = formats.of_files("json").propose_columns(
+        [json.dumps({"a\nlake: /other": 1}).encode()]
+    )
     text = scaffold.egress("p", "/in/*.json", "json", "t", "/lake", "k", columns)
     assert examined(text, "p", {}).complaints == ()
 

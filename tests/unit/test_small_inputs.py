@@ -25,13 +25,13 @@ from tidegate.core.cluster_answers import Record
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.core.offsets import OffsetRange, parse_spark_offsets
 from tidegate.core.schema import SchemaError
-from tidegate.egress.proposal import columns_of
 from tidegate.errors import ConfigurationError, LakeDamaged
 from tidegate.lake import attempts, committing, dataset, placing, plans, views
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines import files, scaffold
 from tidegate.samples import peek as peeking
 from tidegate.samples.proposed_decoder import better_than, decoder
+from tidegate.spark import formats
 from tidegate_check import lake as checker
 
 
@@ -119,7 +119,7 @@ def test_keys_that_are_no_columns_are_not_proposed(name: str) -> None:
     text = json.dumps({name: 1, "ok": "x", "in": {name: 2, "b": 3}, "only": {name: 1}}).encode()
     columns = "ok STRING, `in` STRUCT<b: BIGINT>, only STRING".replace("`in`", "in")
     assert decoder([text]) == Decoder("json", columns)
-    assert columns_of([text]) == "ok STRING, in STRING, only STRING"
+    assert formats.of_files("json").propose_columns([text]) == "ok STRING, in STRING, only STRING"
     declared = Decoding(Decoder("json", "ok STRING"))
     assert better_than(declared, [text], []) == Decoder("json", columns)
     file = scaffold.ingest("p", ["t"], "/lake", "k", {"t": Decoder("json", columns)})

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -184,9 +184,11 @@ def init(
     elif len(topics) == 1:
         from tidegate.egress.proposal import columns_below
         from tidegate.lake.store import STORES
+        from tidegate.spark import formats
 
-        has_proposal = source and file_format in ("json", "csv")
-        columns = columns_below(str(source), str(file_format), STORES) if has_proposal else None
+        is_known = source and file_format in get_args(formats.FileFormatName)
+        files = formats.of_files(str(file_format)) if is_known else None
+        columns = columns_below(str(source), files, STORES) if files else None
         text = scaffold.egress(name, str(source), str(file_format), topics[0], lake, kafka, columns)
     else:
         raise ConfigurationError("give one --topic: several need target.topics in the file")

@@ -6,17 +6,16 @@ the reason in the column `_undecodable`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from tidegate.core import avro, columns, schema
+from tidegate.core import columns, schema
 from tidegate.core.json_codec import OMITTED, Document, StoredDocument
 from tidegate.core.plan import Plan
 from tidegate.core.schema import Field, Fields
-from tidegate.errors import OtherFormat
 
-FORMATS = ("json", "csv", "avro", "string")
 UNDECODABLE = "_undecodable"
 ANY_TOPIC = "*"
 _OURS = {name.lower() for name in (*columns.NAMES, *columns.FROM_THE_LEDGER, UNDECODABLE)} | {
@@ -26,20 +25,23 @@ _OURS = {name.lower() for name in (*columns.NAMES, *columns.FROM_THE_LEDGER, UND
 
 @dataclass(frozen=True)
 class Decoder(Document):
-    """How a key or a value is decoded: its format, and the schema as DDL, or as JSON for Avro.
+    """How a key or a value is decoded.
 
-    `prefix` begins the name of each column. `separator` is of CSV.
+    `format` is a name of `spark.formats`. `schema` has the fields as DDL, `prefix` begins the name
+    of each column. With `by_place` fields are told apart by their place, not by their names.
+    `options` are what the format needs beside that, and nobody else reads them.
     """
 
     format: str
     schema: str
     prefix: str = ""
-    separator: Annotated[str | None, OMITTED] = None
+    by_place: Annotated[bool, OMITTED] = False
+    options: Annotated[Mapping[str, str], OMITTED] = dataclasses.field(default_factory=dict)
 
     @property
     def fields(self) -> Fields:
-        """The fields of a key or a value, without the prefix; SchemaError if it has none."""
-        return (avro.columns if self.format == "avro" else schema.parse)(self.schema)
+        """The fields of a key or a value, without the prefix. SchemaError for a wrong schema."""
+        return schema.parse(self.schema)
 
     @property
     def columns(self) -> Fields:
@@ -93,11 +95,11 @@ def changes(old: Decoding, new: Decoding | None) -> list[str]:
     found = schema.changes(old.columns, new.columns)
     for column, before in old.decoders.items():
         now = new.decoders.get(column)
-        if now and {before.format, now.format} == {"csv"}:
+        if now and before.by_place and now.by_place:
             names = [name for name, _ in before.fields]
             if [name for name, _ in now.fields][: len(names)] != names:
                 found.append(
-                    f"{column}: fields of CSV are read by their place: keep the order, and add new "
+                    f"{column}: its fields are read by their place: keep the order, and add new "
                     "ones at the end"
                 )
     return found
@@ -111,28 +113,17 @@ def contradictions(old: Decoding, new: Decoding) -> list[str]:
 
 def in_plan(decodings: Mapping[str, Decoding]) -> list[dict[str, Any]]:
     """Return how a plan has the decodings of its topics: each once, with its topics."""
-    topics: dict[Decoding, list[str]] = {}
+    topics: dict[str, list[str]] = {}
     for topic, each in sorted(decodings.items()):
-        topics.setdefault(each, []).append(topic)
-    return [{"topics": named, **each.to_json()} for each, named in topics.items()]
+        topics.setdefault(each.sha256, []).append(topic)
+    alike = topics.values()
+    return [{"topics": named, **decodings[named[0]].to_json()} for named in alike]
 
 
 def of_plan(plan: Plan) -> dict[str, Decoding]:
-    """Return the decoding of each topic that a frozen plan decodes.
-
-    Raises OtherFormat for a format that is not known here: read as none, its columns would be lost.
-    """
-    found = {
+    """Return the decoding of each topic that a frozen plan decodes."""
+    return {
         topic: Decoding.from_json(form)
         for form in plan.byte_settings.get("decode", ())
         for topic in form["topics"]
     }
-    for topic, decoding in found.items():
-        for column, decoder in decoding.decoders.items():
-            if decoder.format not in FORMATS:
-                raise OtherFormat(
-                    f"plan {plan.id}: the {column} of topic {topic} is decoded as "
-                    f"{decoder.format!r}, which only a newer Tidegate knows: update this "
-                    "installation"
-                )
-    return found

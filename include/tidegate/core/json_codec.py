@@ -11,7 +11,7 @@ mapping are strings, those that are numbers too. A hint says what differs:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property
 from types import NoneType, UnionType
@@ -118,7 +118,9 @@ def _fields(cls: Any) -> tuple[_Field, ...]:
         notes = getattr(hints[each.name], "__metadata__", ())
         name = next((note.name for note in notes if isinstance(note, Name)), each.name)
         presence = next((note for note in notes if isinstance(note, Presence)), None)
-        derived.append(_Field(each.name, name, form_of(hints[each.name]), each.default, presence))
+        made = each.default_factory
+        default = each.default if made is MISSING else made()
+        derived.append(_Field(each.name, name, form_of(hints[each.name]), default, presence))
     return tuple(derived)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
-from tidegate.egress.byte_settings import FILE_FORMATS, byte_settings, judged_by
+from tidegate.egress.byte_settings import byte_settings, judged_by, line_ends
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
@@ -103,7 +103,7 @@ def read_backlog(
     columns: Columns | None = None
     if max_records is not None:
         candidates: Iterable[SourceFile | LeftOutFile] = new
-        if FILE_FORMATS[str(spec.source.format)].has_footer:
+        if line_ends(spec.source) is None:
             columns, candidates = sources.read_footers(
                 source,
                 new,

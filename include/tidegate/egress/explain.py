@@ -6,15 +6,13 @@ from typing import Any
 
 from tidegate.core.offsets import window_to_json
 from tidegate.core.plan import Plan
-from tidegate.egress.byte_settings import FILE_FORMATS
+from tidegate.egress import proposal
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
-from tidegate.egress.plan import preview, root_of
-from tidegate.egress.proposal import LINES, proposed_columns
+from tidegate.egress.plan import preview
 from tidegate.egress.sender import is_dead_here
 from tidegate.runs.client_options import explained
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import EgressRun, OpenRun
-from tidegate.spark.egress_job import LINE, WHOLE
 
 FORMAT = 1
 
@@ -74,7 +72,7 @@ def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) ->
         "settings": explained(run),
         "notices": [
             *run.spec.notices,
-            *_proposals(run, plan),
+            *proposal.missing_columns(run, plan),
             *_values_of_directories(plan),
             *run.engine.notices(opened.store),
         ],
@@ -98,26 +96,6 @@ def _values_of_directories(plan: Plan) -> list[str]:
         f"the values in the names of directories ({listed}) are not sent: rows have the columns of "
         "their files alone"
     ]
-
-
-def _proposals(run: EgressRun, plan: Plan) -> list[str]:
-    """Return what `source.columns` could be, if expressions on JSON files need them."""
-    source = run.spec.source
-    columns = [sql for sql in run.spec.expressions.values() if sql not in (WHOLE, LINE, "null")]
-    of_format = FILE_FORMATS.get(str(source.format))
-    needed = of_format and of_format.needs_columns and not source.columns
-    if not needed or not (columns or run.spec.order_by):
-        return []
-    files = run.stores.source(root_of(plan))
-    proposed = proposed_columns(files, plan.files) if plan.files else None
-    return (
-        [
-            "source.columns: expressions on JSON need the columns that they name. The first "
-            f"{LINES} lines have {proposed}"
-        ]
-        if proposed
-        else []
-    )
 
 
 def _expressions(run: EgressRun, plan: Plan) -> list[str]:

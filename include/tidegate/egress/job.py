@@ -6,10 +6,8 @@ from tidegate.core import layout, provenance
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
-from tidegate.egress.byte_settings import FILE_FORMATS
 from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_record, window_of
 from tidegate.egress.plan import root_of
-from tidegate.errors import OtherFormat
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.client_options import client_name
@@ -19,17 +17,8 @@ from tidegate.spark.egress_job import SENDING, EgressJob, RowSource, TargetTopic
 
 
 def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
-    """Return the rows to read.
-
-    Raises LakeDamaged if a file of the lake differs from its commit, OtherFormat for a plan whose
-    files have a format that is not known here: read as another one, they would be other records.
-    """
+    """Return the rows to read. Raises LakeDamaged if a file of the lake differs from its commit."""
     source = plan.byte_settings["source"]
-    if source["format"] not in FILE_FORMATS:
-        raise OtherFormat(
-            f"plan {plan.id}: its files are {source['format']!r}, a format that only a newer "
-            "Tidegate knows: update this installation"
-        )
     if lake:
         files, counts = files_and_counts(lake, plan)
         largest = largest_record(lake, plan)

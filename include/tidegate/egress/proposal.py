@@ -1,64 +1,67 @@
-"""A proposal of `source.columns` for files of JSON or CSV, by the lines at their beginning."""
+"""A proposal of `source.columns`, by the first lines of some files."""
 
 from __future__ import annotations
 
-import csv
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
-from tidegate.core import sampled_columns, schema
-from tidegate.core.plan import SourceFile
-from tidegate.core.schema import Field, Type
+from tidegate.core.plan import Plan, SourceFile
 from tidegate.core.source_root import Root
+from tidegate.egress.plan import root_of
 from tidegate.errors import TidegateError
 from tidegate.lake import sources
 from tidegate.lake.store_protocol import SourceFiles, Stores
+from tidegate.runs.run import EgressRun
+from tidegate.spark.egress_job import LINE, WHOLE
+from tidegate.spark.format_protocol import FileFormat
 
-LINES = 100
 _BYTES = 1 << 20  # of each file
 _FILES = 10
 _GZIP = 31  # zlib's number for it
 
 
-def proposed_columns(source: SourceFiles, files: Sequence[SourceFile]) -> str | None:
-    """Return Spark's DDL of the keys in the first lines of some files; None if there are none.
+def missing_columns(run: EgressRun, plan: Plan) -> list[str]:
+    """Return what `source.columns` could be, if expressions need columns that are not declared."""
+    source, files = run.spec.source, run.spec.source.file_format
+    named = [sql for sql in run.spec.expressions.values() if sql not in (WHOLE, LINE, "null")]
+    named += run.spec.order_by
+    if not (files and plan.files and files.complaint(source.columns, whole=False, named=named)):
+        return []
+    proposed = proposed_columns(run.stores.source(root_of(plan)), plan.files, files)
+    return (
+        [
+            "source.columns: expressions on JSON need the columns that they name. The first lines "
+            f"have {proposed}"
+        ]
+        if proposed
+        else []
+    )
 
-    A key that has values of two types, or objects or arrays, is a STRING: their JSON. So is one
-    with numbers that its type would change: two of them could become one.
-    """
-    lines: list[bytes] = []
-    for file in files[:_FILES]:
-        lines += _lines(sources.beginning(source, file.name, _BYTES))
-    return columns_of(lines[:LINES])
+
+def proposed_columns(
+    source: SourceFiles, files: Sequence[SourceFile], file_format: FileFormat
+) -> str | None:
+    """Return Spark's DDL for the first lines of some files, if their format proposes columns."""
+    lines = (
+        line
+        for file in files[:_FILES]
+        for line in _lines(sources.beginning(source, file.name, _BYTES))
+    )
+    return file_format.propose_columns(lines)
 
 
-def columns_below(path: str, file_format: str, stores: Stores) -> str | None:
-    """Return the DDL for a `source.path` of JSON or CSV; None if no file can be read there."""
-    try:
+def columns_below(path: str, file_format: FileFormat, stores: Stores) -> str | None:
+    """Return the DDL for a `source.path`; None if no file can be read there."""
+
+    def lines() -> Iterator[bytes]:
         source = stores.source(Root.of(path))
-        files = sources.listing(source, settle=0).files
-        if file_format == "json":
-            return proposed_columns(source, files)
-        return columns_of_header(_lines(sources.beginning(source, files[0].name, _BYTES))[:1])
-    except (TidegateError, ValueError, IndexError, csv.Error, zlib.error):
+        for file in sources.listing(source, settle=0).files[:_FILES]:
+            yield from _lines(sources.beginning(source, file.name, _BYTES))
+
+    try:
+        return file_format.propose_columns(lines())
+    except (TidegateError, ValueError, zlib.error):
         return None
-
-
-def columns_of_header(lines: Iterable[bytes]) -> str | None:
-    """Return Spark's DDL for the first line of a CSV file: each column is a STRING.
-
-    None if it is not surely a header with commas: each name begins with a letter or an underscore,
-    and has no other separator and no control character.
-    """
-    names = next(csv.reader((line.decode("utf-8-sig") for line in lines), strict=True), [])
-    if len({name.lower() for name in names}) < len(names) or not all(map(_is_name, names)):
-        return None
-    return schema.ddl([Field(name, Type("string")) for name in names]) or None
-
-
-def columns_of(lines: Iterable[bytes]) -> str | None:
-    """Return Spark's DDL for lines of JSON; what is no object is ignored."""
-    return schema.ddl(sampled_columns.of_objects(lines, as_text=True)) or None
 
 
 def _lines(data: bytes) -> list[bytes]:
@@ -67,8 +70,3 @@ def _lines(data: bytes) -> list[bytes]:
         data = zlib.decompressobj(_GZIP).decompress(data, _BYTES)
     lines = data.splitlines()
     return lines[:-1] if len(data) >= _BYTES else lines
-
-
-def _is_name(text: str) -> bool:
-    begins = text[:1].isalpha() or text[:1] == "_"
-    return begins and text.isprintable() and not set(text) & set(";\t|")

@@ -21,7 +21,7 @@ from tidegate.core.plan import LeftOutFile, Plan, SourceFile
 from tidegate.core.requests import FileReplay, Replay
 from tidegate.core.source_root import Root
 from tidegate.egress.backlog import Backlog, unchanged
-from tidegate.egress.byte_settings import FILE_FORMATS
+from tidegate.egress.byte_settings import line_ends
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
 from tidegate.lake import boundaries, deliveries, sources
@@ -131,7 +131,7 @@ def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
         elif there[name].etag != fold.sent[name] and name not in same:
             complaints.append(f"{name} has changed since: `tidegate run --resend` sends it")
     taken, columns = list(there.values()), None
-    if FILE_FORMATS[str(spec.source.format)].has_footer and spec.source.columns is None:
+    if line_ends(spec.source) is None and spec.source.columns is None:
         columns, judged = sources.read_footers(source, taken, len(taken), fold.columns)
         whole = list(judged)
         complaints += [str(each) for each in whole if isinstance(each, LeftOutFile)]

@@ -17,7 +17,7 @@ from tidegate.core.entries import Claim, Receipt
 from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.wording import counted
 from tidegate.egress import claims, replay
-from tidegate.egress.byte_settings import FILE_FORMATS, judged_by, line_ends
+from tidegate.egress.byte_settings import judged_by
 from tidegate.egress.job import begun, has_begun, job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
@@ -278,14 +278,12 @@ def _fail(
     if not may_have_sent:
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
-        of_format = FILE_FORMATS[plan.byte_settings["source"]["format"]]
-        if of_format.has_footer and plan.files:
+        ends = plan.byte_settings["source"]["line_ends"]
+        if plan.files and ends is None:
             files = [sources.explained(run.stores.source(root_of(plan)), file) for file in files]
-        has_lines = plan.files and not of_format.has_footer
-        if isinstance(failure, OutOfMemory) and not refused and has_lines:
-            files = sources.with_long_lines(
-                run.stores.source(root_of(plan)), plan.files, line_ends(plan)
-            )
+        elif plan.files and isinstance(failure, OutOfMemory) and not refused:
+            source = run.stores.source(root_of(plan))
+            files = sources.with_long_lines(source, plan.files, ends.encode())
             reason = "; ".join([*map(str, files)] or [reason])
         judge = judged_by(plan.byte_settings, run.spec) if files else None
         claims.release_unsent(opened, claim, reason, files, judge)

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from tidegate.core import schema
 from tidegate.core.decoding import ANY_TOPIC, Decoder, Decoding
-from tidegate.core.schema import Fields, SchemaError
+from tidegate.core.schema import SchemaError
 from tidegate.pipelines.strict import Contradiction, Strict
 from tidegate.pipelines.value_types import LakeTopic, Text
+from tidegate.spark import formats
+from tidegate.spark.formats import RecordFormatName
 
 _LARGEST_FILE = 1 << 20
-_TEXT = "text STRING"  # the column of a text that has no schema
-
-
-def complaint_of_csv(fields: Fields) -> str | None:
-    """Return why a value of CSV cannot be of one of these types; None: it can."""
-    odd = [field for field in fields if field.type.parts or field.type.name == "binary"]
-    return f"CSV has no {odd[0].type}: {odd[0].name}" if odd else None
 
 
 def _is_one_character(text: str) -> str:
@@ -41,42 +34,35 @@ def _begins_a_name(text: str) -> str:
 class DecoderSpec(Strict):
     """How a key or a value is decoded."""
 
-    format: Literal["json", "csv", "avro", "string"]
+    format: RecordFormatName
     definition: Text | None = Field(default=None, alias="schema")
     prefix: Annotated[str, AfterValidator(_begins_a_name)] | None = None
     separator: Annotated[str, AfterValidator(_is_one_character)] | None = None
 
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
-        kind = given.get("format")
+        if (name := given.get("format")) is None:
+            return None
+        records = formats.of_records(name)
         match key:
-            case "definition" if kind and value is None and kind != "string":
-                example = (
-                    '\'{"type": "record", …}\'' if kind == "avro" else "id BIGINT, name STRING"
-                )
+            case "definition" if value is None and records.default is None:
+                example = records.example
                 return "schema", f"missing; for example {example}, or {{file: orders.schema}}"
-            case "definition" if kind and value is not None:
+            case "definition" if value is not None:
                 try:
-                    fields = Decoder(kind, value).fields
+                    records.decoder(value)
                 except SchemaError as error:
                     return "schema", str(error)
-                if kind == "string" and (len(fields) != 1 or fields[0].type.name != "string"):
-                    return "schema", f"a text is one STRING, for example {_TEXT}"
-                if kind == "csv" and (wrong := complaint_of_csv(fields)):
-                    return "schema", wrong
-            case "separator" if value is not None and kind not in (None, "csv"):
+            case "separator" if value is not None and "separator" not in records.keys:
                 return "separator", "only CSV has one"
         return None
 
     @property
     def decoder(self) -> Decoder:
         """The same, with the schema in one form for each meaning."""
-        text = self.definition or _TEXT
-        if self.format == "avro":
-            text = json.dumps(json.loads(text), separators=(",", ":"))
-        else:
-            text = schema.ddl(schema.parse(text))
-        return Decoder(self.format, text, self.prefix or "", self.separator)
+        records = formats.of_records(self.format)
+        given = {"separator": self.separator} if self.separator else {}
+        return records.decoder(self.definition or records.default or "", self.prefix or "", **given)
 
 
 class TopicDecode(Strict):

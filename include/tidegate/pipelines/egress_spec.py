@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from tidegate.core import schema
+from tidegate.core.schema import SchemaError
 from tidegate.core.source_root import Root
-from tidegate.pipelines.decode_spec import complaint_of_csv
 from tidegate.pipelines.strict import Contradiction, SendingSpark, Strict
 from tidegate.pipelines.value_types import (
     LONGEST_WAIT,
@@ -30,8 +29,12 @@ from tidegate.settings.setting import Place
 from tidegate.settings.sink import READING
 from tidegate.settings.source import disagreements
 from tidegate.settings.table import judge
-from tidegate.spark import file_reader_options, producer_settings
+from tidegate.spark import formats, producer_settings
 from tidegate.spark.egress_job import LINE
+from tidegate.spark.formats import FileFormatName
+
+if TYPE_CHECKING:
+    from tidegate.spark.formats.declared import FileFormatBase
 
 
 class Source(Strict):
@@ -42,7 +45,7 @@ class Source(Strict):
     """
 
     path: Path | None = None
-    format: Literal["parquet", "json", "csv", "text"] | None = None
+    format: FileFormatName | None = None
     options: dict[str, Scalar] = Field(default_factory=dict)
     columns: str | None = None
     lake: PipelineName | None = None
@@ -55,22 +58,21 @@ class Source(Strict):
             case "path" if value is not None and (wrong := Root.of(value).complaint()):
                 return "path", f"not a pattern of names: {wrong}"
             case "format" if value is None and given.get("path", "wrong") is not None:
-                return "format", "missing; one of parquet, json, csv, text"
+                return "format", f"missing; one of {', '.join(get_args(FileFormatName))}"
             case "options" if format_ := given.get("format"):
-                if wrong := file_reader_options.complaints(format_, as_texts(value)):
+                if wrong := formats.of_files(format_).complaints_of_options(as_texts(value)):
                     return "options", wrong
-            case "columns" if value is None and given.get("format") == "csv" and given.get("path"):
-                return "columns", (
-                    "missing: CSV needs its columns, as 'id BIGINT, name STRING'; `tidegate init` "
-                    "proposes them from the header of a file"
-                )
-            case "columns" if value is not None and given.get("format") in ("json", "csv"):
+            case "columns" if (format_ := given.get("format")) and value is None:
+                if formats.of_files(format_).needs_columns and given.get("path"):
+                    return "columns", (
+                        f"missing: {format_.upper()} needs its columns, as 'id BIGINT, name "
+                        "STRING'; `tidegate init` proposes them from the header of a file"
+                    )
+            case "columns" if (format_ := given.get("format")) and value is not None:
                 try:
-                    fields = schema.parse(value)
-                except schema.SchemaError as error:
+                    formats.of_files(format_).check_columns(value)
+                except SchemaError as error:
                     return "columns", str(error)
-                if given["format"] == "csv" and (wrong := complaint_of_csv(fields)):
-                    return "columns", wrong
             case "lake" if "path" in given and (given["path"] is None) == (value is None):
                 return "", "give either a path or the lake of an ingest pipeline, by its name"
             case "lake" if value and any(given.get(k) for k in ("format", "options", "columns")):
@@ -78,6 +80,11 @@ class Source(Strict):
             case "topics" if value and given.get("path") is not None:
                 return "topics", "only a lake has topics"
         return None
+
+    @property
+    def file_format(self) -> FileFormatBase | None:
+        """The format of the files, or None for a lake."""
+        return formats.of_files(self.format) if self.format else None
 
     @property
     def reader_options(self) -> dict[str, str]:
@@ -224,8 +231,9 @@ class Egress(Strict):
                 return "source.lake", f"{value.lake!r} is this pipeline itself"
             case "columns" if target and target.topics and not value.topic:
                 return "columns.topic", "missing: target.topics needs it to choose by"
-            case "columns" if source and source.format != "json" and LINE in dict(value).values():
-                return "columns", f"'{LINE}' is the line of a JSON file"
+            case "columns" if source and LINE in dict(value).values():
+                if not (source.file_format and source.file_format.row == LINE):
+                    return "columns", f"'{LINE}' is the line of a JSON file"
             case "order_by" if source and target and columns and (value or source.lake):
                 by_key = _is_null("partition", source, columns)
                 settings = target.producer_settings

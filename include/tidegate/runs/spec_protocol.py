@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tidegate.core.decoding import Decoding
 from tidegate.core.parquet_settings import ParquetSettings
+
+if TYPE_CHECKING:
+    from tidegate.spark.format_protocol import FileFormat
 
 
 class SparkSpec(Protocol):
@@ -166,8 +169,8 @@ class SourceSpec(Protocol):
         """The directory or URL of the files, whose last parts may be globs."""
 
     @property
-    def format(self) -> str | None:
-        """The name of the files' format, or None for a lake."""
+    def file_format(self) -> FileFormat | None:
+        """The format of the files, or None for a lake."""
 
     @property
     def reader_options(self) -> dict[str, str]:

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidegate.core.schema import Type, parse
-
 PINNED = "4.0"
 """The line of the PySpark that the extra `spark` and the lock have."""
 OLDEST = "3.5"
 _WHOLE = "4.0"
-_STRING = Type("string")
 
 
 def line(version: str) -> str:
@@ -31,17 +28,13 @@ def is_partial(version: str) -> bool:
     return _number(version) < _number(_WHOLE)
 
 
-def complaint(
-    version: str, source: str | None, columns: Collection[str], *, declared: str | None = None
-) -> str | None:
-    """Return why a Spark cannot read a source of this format, or compute its columns.
+def complaint(version: str, columns: Collection[str], *, is_typed: bool) -> str | None:
+    """Return why a Spark cannot read files, or compute their columns. None: it can.
 
-    None: it can. `*` among the columns is the row as JSON; `declared` is `source.columns`.
+    `*` among the columns is the row as JSON. `is_typed`: values of the files are texts, of which
+    types are made.
     """
-    if not is_partial(version):
-        return None
-    is_typed = source == "csv" and any(kind != _STRING for _, kind in parse(declared or ""))
-    if source == "json" or is_typed or "*" in columns:
+    if is_partial(version) and (is_typed or "*" in columns):
         return (
             f"Spark {version}: files of JSON, columns of CSV other than STRING, and rows as JSON "
             "(columns.value: '*', the default of Parquet and CSV), need Spark "

@@ -17,6 +17,7 @@ from tidegate.errors import (
     LakeDamaged,
     NotAuthenticated,
     NotAuthorised,
+    OtherFormat,
     TidegateError,
 )
 from tidegate.spark.answers import FAILURE, Answers
@@ -59,14 +60,14 @@ def report_failure(
 ) -> int:
     """Log an error as one last line, `tidegate: <what>`, without the secrets among `options`.
 
-    It is an answer, too. For an error that a retry would have again, so is a refusal: a
-    ConfigurationError, and what the broker refused. `began`: some of the work is done, so the
+    It is an answer, too. For an error that a retry would have again, so is a refusal: of Tidegate's
+    own errors, and for what the broker refused. `began`: some of the work is done, so the
     login was accepted before, and a retry may have the present password or token. Returns the exit
     code.
     """
     said = redact(describe(error), options)
     refusal: type[TidegateError] | None = None
-    if isinstance(error, ConfigurationError | LakeDamaged | NotAuthenticated):
+    if isinstance(error, ConfigurationError | LakeDamaged | NotAuthenticated | OtherFormat):
         refusal = type(error)
     elif _RIGHT.search(thrown(error)):
         refusal = NotAuthorised

@@ -21,6 +21,7 @@ from tidegate.errors import (
     LakeDamaged,
     NotAuthenticated,
     NotAuthorised,
+    OtherFormat,
     StageFailed,
     TidegateError,
 )
@@ -29,7 +30,7 @@ from tidegate.spark.answers import Answers, ReadAnswer
 _REFUSAL = "refusal"
 _REFUSALS = {
     each.__name__: each
-    for each in (ConfigurationError, LakeDamaged, NotAuthenticated, NotAuthorised)
+    for each in (ConfigurationError, LakeDamaged, NotAuthenticated, NotAuthorised, OtherFormat)
 }
 
 

@@ -13,9 +13,9 @@ from tidegate.core import columns
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import expressions
 from tidegate.spark.egress_job import RowSource
-from tidegate.spark.file_rows import EXACT_PATHS
 from tidegate.spark.hadoop_files import located
 from tidegate.spark.row_frame import RowFrame, no_text
+from tidegate.spark.source_files import EXACT_PATHS
 
 
 def read(spark: SparkSession, source: RowSource) -> RowFrame:

@@ -16,10 +16,9 @@ from tidegate.errors import LakeDamaged
 from tidegate.settings import spark_lines
 from tidegate.spark import (
     bad_files,
-    content_digest,
-    csv_records,
-    file_rows,
+    formats,
     records,
+    source_files,
     source_rows,
 )
 from tidegate.spark.bad_files import SPARK_ERRORS, BadFiles
@@ -29,7 +28,7 @@ from tidegate.spark.expressions import NotAllowed, NotComputable, NotRepeatable
 from tidegate.spark.failures import describe
 from tidegate.spark.hadoop_files import located
 from tidegate.spark.records import RECORD, DoesNotFit
-from tidegate.spark.row_frame import IDENTITY
+from tidegate.spark.row_frame import IDENTITY, WHOLE_FILE
 
 _NAMED = 5  # bad rows or files that a message names
 _DIGITS = re.compile("[0-9]+")  # reasons that differ in numbers are named once
@@ -98,10 +97,11 @@ def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
             f"the driver has Spark {spark.version}, and the Spark that has started it is of "
             f"{job.spark}: give it the same minor version, say by spark.yarn.jars"
         )
-    source = None if job.source.is_lake else job.source.format
-    if why := spark_lines.complaint(
-        spark.version, source, job.columns.values(), declared=job.source.columns
-    ):
+    source = job.source
+    is_typed = not source.is_lake and formats.of_files(source.format).needs_whole_spark(
+        source.columns
+    )
+    if why := spark_lines.complaint(spark.version, job.columns.values(), is_typed=is_typed):
         raise Refused(why)
 
 
@@ -160,8 +160,12 @@ def _with_bad_rows(job: EgressJob, bad_rows: DataFrame) -> dict[str, str]:
 
 def _check_files_read(spark: SparkSession, job: EgressJob, shaped: DataFrame) -> None:
     """Check that Spark reads each file of the plan: it ignores some names silently."""
-    planned = set() if job.source.is_lake else {name for name, _ in job.source.files}
-    if planned and (ignored := planned - file_rows.files_read(spark, job.source, shaped)):
+    source = job.source
+    planned = {name for name, _ in source.files}
+    if source.is_lake or not planned:
+        return
+    listed = formats.of_files(source.format).listed(spark, source, shaped)
+    if ignored := planned - source_files.files_read(source, listed):
         why = "Spark does not read it: it takes such a name for a file that is not finished"
         raise BadFiles(dict.fromkeys(ignored, why))
 
@@ -173,10 +177,10 @@ def _summaries(job: EgressJob, shaped: DataFrame) -> list[dict[str, Any]]:
     summaries = shaped.groupBy("file", partition.cast("long").alias("at")).agg(
         F.count_if(good).alias("rows"),
         F.count_if(~good).alias("bad"),
-        F.bit_xor(F.when(good, content_digest.row_digest())).alias("digest"),
+        F.bit_xor(F.when(good, records.content_digest())).alias("digest"),
         F.max("bytes").alias("largest"),
         F.max("row").alias("last"),
-        F.max(F.when(F.col("row") == csv_records.FILE, F.col("reason"))).alias("unfit"),
+        F.max(F.when(F.col("row") == WHOLE_FILE, F.col("reason"))).alias("unfit"),
         # Unused, but an order that fails, or cannot be sorted by, must do so before sending.
         *(F.max(f"order{i}").alias(f"order{i}") for i in range(len(job.order_by))),
     )

@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidegate.core.offsets import Offsets
-from tidegate.spark import content_digest, records, target_records
+from tidegate.core.row_digest import of_file
+from tidegate.spark import records, target_records
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.row_frame import IDENTITY
 
@@ -118,7 +119,7 @@ def answer(
     """Return the answer of the job, by the target's ends and what is in its partitions."""
     files = (
         {"file": i["file"], "rows": i["rows"], "bad": i["bad"],
-         "digest": content_digest.file_digest(digest for _, digest in i["placed"].values())}
+         "digest": of_file(digest for _, digest in i["placed"].values())}
         for i in inputs
     )  # fmt: skip
     return {
@@ -221,7 +222,7 @@ def _compare(
     placed = records.has_partition(job)
     counts: Counts = {}
     grouped = found.groupBy("file", "topic", "partition").agg(
-        F.count("*").alias("rows"), F.bit_xor(content_digest.row_digest()).alias("digest")
+        F.count("*").alias("rows"), F.bit_xor(records.content_digest()).alias("digest")
     )
     for row in grouped.collect():
         place = row.file, row.partition if placed else None

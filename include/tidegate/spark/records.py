@@ -246,3 +246,17 @@ def _reason(job: EgressJob) -> Column:
             ),
         )
     return found.otherwise(F.lit(None).cast("string"))
+
+
+def content_digest() -> Column:
+    """Return the digest of a row to send, as `core.row_digest` defines it."""
+    # Not by a lambda over the headers: it would switch off Spark's code generation.
+    count = F.when(F.col("headers").isNull(), F.lit(0)).otherwise(F.size("headers"))
+    return F.xxhash64(
+        "file", F.col("row").cast("long"), "topic", *_optional(F.col("key")),
+        *_optional(F.col("value")), count, "headers",
+    )  # fmt: skip
+
+
+def _optional(column: Column) -> tuple[Column, Column]:
+    return F.coalesce(F.octet_length(column), F.lit(-1)), column

@@ -10,6 +10,9 @@ from pyspark.sql import functions as F
 IDENTITY = ("file", "row")
 """The columns of a row's identity: the plan's name of its file, and its place in there."""
 
+WHOLE_FILE = -1
+"""In place of a row's number: its fault is why nothing of the file can be sent."""
+
 
 def no_text() -> Column:
     return F.lit(None).cast("string")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from tidegate.spark import expressions, file_rows, lake_rows
+from tidegate.spark import expressions, formats, lake_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
 from tidegate.spark.expressions import ALL, NotAllowed
 from tidegate.spark.row_frame import RowFrame
@@ -19,7 +19,7 @@ def select(
 
     `file` is the plan's name of the file, or `<topic id>/<partition>` in a lake; `row` the position
     in the file from 0, or the offset. Raises NotAllowed, NotComputable and NotRepeatable for an
-    expression that may not be used.
+    expression that may not be used, OtherFormat for files of a format that is not here.
     """
     texts = _texts(columns)
     for name, sql in texts.items():
@@ -30,20 +30,14 @@ def select(
     else:
         named = _named(spark, columns)
         whole, line = (each in texts.values() for each in (WHOLE, LINE))
-        if whole and source.format == "text":
-            raise NotAllowed(
-                "columns: '*' is the row of a file as JSON; a line of text is its `value`"
-            )
         if line and ALL in named:
             raise NotAllowed(
                 "columns: `*` in an expression, beside the line of a file: name the columns"
             )
-        if source.format == "json" and named and not source.columns:
-            raise NotAllowed(
-                f"columns: {', '.join(sorted(named))}: expressions on JSON need source.columns, "
-                "as 'id BIGINT, name STRING'; `tidegate explain` proposes them from the files"
-            )
-        rows = file_rows.read(spark, source, whole=whole, line=line)
+        files = formats.of_files(source.format)
+        if why := files.complaint(source.columns, whole=whole, named=named):
+            raise NotAllowed(f"columns: {why}")
+        rows = files.read(spark, source, whole=whole, line=line)
     return rows.frame.select(
         *(_computed(rows, name, column) for name, column in columns.items()),
         rows.file.alias("file"),

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidegate.spark import content_digest, records
+from tidegate.spark import records
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.sink import OBSERVED
 
@@ -60,7 +60,7 @@ def observed(rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
         for each in inputs
         for p in each["placed"]
     )
-    return rows.withColumn("digest", content_digest.row_digest()).observe(OBSERVED, *of_files)
+    return rows.withColumn("digest", records.content_digest()).observe(OBSERVED, *of_files)
 
 
 def with_digests(inputs: Inputs, digests: Sequence[int | None]) -> Inputs:

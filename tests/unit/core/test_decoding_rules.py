@@ -7,9 +7,12 @@ import pytest
 from support import staged_attempts
 from tidegate.core.decoding import Decoder, Decoding, changes, in_plan, of_plan, of_topic
 from tidegate.core.offsets import OffsetRange
-from tidegate.errors import OtherFormat
 
 JSON = Decoding(Decoder("json", "a INT, b STRING"))
+
+
+def by_place(ddl: str) -> Decoding:
+    return Decoding(Decoder("csv", ddl, by_place=True))
 
 
 def test_the_decoding_of_a_topic() -> None:
@@ -43,15 +46,12 @@ def test_a_plan_has_each_decoding_once() -> None:
     ("old", "new", "said"),
     [
         (JSON, Decoding(Decoder("json", "b STRING, c INT, a BIGINT")), None),
-        (JSON, Decoding(Decoder("avro", '{"type": "record", "name": "R", "fields": [{"name": "a", '
-         '"type": "int"}, {"name": "b", "type": "string"}]}')), None),
+        (JSON, Decoding(Decoder("avro", "a INT, b STRING", options={"schema": "{}"})), None),
         (JSON, None, "its records were decoded, and are not any more"),
         (JSON, Decoding(Decoder("json", "a INT, b STRING", "v_")), "column a INT is gone"),
         (JSON, Decoding(key=Decoder("json", "a INT, b STRING")), None),
-        (Decoding(Decoder("csv", "a INT, b STRING")),
-         Decoding(Decoder("csv", "a INT, b STRING, c INT")), None),
-        (Decoding(Decoder("csv", "a INT, b STRING")),
-         Decoding(Decoder("csv", "a INT, c INT, b STRING")), "value: fields of CSV are read by"),
+        (by_place("a INT, b STRING"), by_place("a INT, b STRING, c INT"), None),
+        (by_place("a INT, b STRING"), by_place("a INT, c INT, b STRING"), "value: its fields are"),
     ],
 )  # fmt: skip
 def test_what_may_follow(old: Decoding, new: Decoding | None, said: str | None) -> None:
@@ -59,13 +59,12 @@ def test_what_may_follow(old: Decoding, new: Decoding | None, said: str | None) 
     assert (found == []) if said is None else (said in "; ".join(found))
 
 
-def test_a_plan_that_decodes_by_a_format_that_is_not_known() -> None:
-    """Read as none, its rows would be sealed and committed without their columns."""
+def test_a_plan_of_a_format_that_is_not_known_keeps_its_columns() -> None:
+    """Only its driver needs the format: readers would else lose the columns of committed rows."""
+    form = {"format": "protobuf", "schema": "a INT", "prefix": "", "options": {"file": "x"}}
     planned = staged_attempts.plan_of((OffsetRange("t", 0, 0, 5),))
-    for column in ("key", "value"):
-        decode = [
-            {"topics": ["t"], column: {"format": "protobuf", "schema": "a INT", "prefix": ""}}
-        ]
-        later = replace(planned, byte_settings={**planned.byte_settings, "decode": decode})
-        with pytest.raises(OtherFormat, match=f"{column} of topic t is decoded as 'protobuf'"):
-            of_plan(later)
+    decode = [{"topics": ["t"], "value": form}]
+    later = replace(planned, byte_settings={**planned.byte_settings, "decode": decode})
+    found = of_plan(later)["t"]
+    assert [str(field) for field in found.columns] == ["a INT", "_undecodable STRING"]
+    assert found.to_json() == {"value": form}

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from support.egress_world import World, dies_while_sending
 from support.handed_in import TOY
 from tidegate import flows
 from tidegate.core import canonical, layout
-from tidegate.egress.job import rows_of
 from tidegate.egress.publish import publish
 from tidegate.egress.release import release
 from tidegate.egress.status import status
@@ -115,14 +113,3 @@ def test_a_manifest_of_a_later_format(world: World, home: Path) -> None:
     bad_rows.touch()
     for reader in ("verify", "status"):
         refused(world, reader, file)
-
-
-def test_a_plan_whose_files_have_a_format_that_is_not_known(world: World) -> None:
-    """Read as text, each line of them would be a record."""
-    world.put(a="1")
-    planned = world.plan("r").plan
-    source = {**planned.byte_settings["source"], "format": "orc"}
-    later = replace(planned, byte_settings={**planned.byte_settings, "source": source})
-    assert rows_of(planned, None).format == "text"
-    with pytest.raises(OtherFormat, match=f"^plan {later.id}: its files are 'orc'"):
-        rows_of(later, None)

@@ -371,7 +371,7 @@ def test_columns_of_json_are_proposed(
     world.settings = {"source": {"path": str(world.home / "in"), **source}, "columns": columns}
     found = [each for each in explain(world.open())["notices"] if "source.columns" in each]
     assert found == proposes * [
-        "source.columns: expressions on JSON need the columns that they name. The first 100 lines "
+        "source.columns: expressions on JSON need the columns that they name. The first lines "
         "have id BIGINT"
     ]
 

@@ -7,8 +7,11 @@ import pytest
 
 from tidegate.core.plan import SourceFile
 from tidegate.core.source_root import Root
-from tidegate.egress.proposal import columns_below, columns_of, proposed_columns
+from tidegate.egress.proposal import columns_below, proposed_columns
 from tidegate.lake.store import STORES
+from tidegate.spark import formats
+
+JSON, CSV = formats.of_files("json"), formats.of_files("csv")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,7 @@ def test_columns_of_lines(lines, columns):
     """Text where values have two types, or are more than one, or their type would change a number;
     lines that are no objects count for nothing.
     """
-    assert columns_of(lines) == columns
+    assert JSON.propose_columns(lines) == columns
 
 
 def test_the_first_lines_of_some_files(tmp_path: Path):
@@ -44,7 +47,7 @@ def test_the_first_lines_of_some_files(tmp_path: Path):
     names = ("a.json", "b.json.gz", "gone.json")
     files = [SourceFile(name, 1, "e") for name in names]
     assert (
-        proposed_columns(STORES.source(Root.of(str(tmp_path))), files)
+        proposed_columns(STORES.source(Root.of(str(tmp_path))), files, JSON)
         == "a BIGINT, b BIGINT, c BIGINT"
     )
 
@@ -70,16 +73,16 @@ def test_the_first_lines_of_some_files(tmp_path: Path):
 def test_columns_of_a_header(tmp_path: Path, line: bytes, columns: str | None) -> None:
     """Of CSV the first line names them; one with a name twice, or without one, is no header."""
     (tmp_path / "a.csv").write_bytes(line + b"\r\n1,x\r\n")
-    assert columns_below(str(tmp_path), "csv", STORES) == columns
+    assert columns_below(str(tmp_path), CSV, STORES) == columns
 
 
 def test_no_columns_without_a_file(tmp_path: Path) -> None:
-    assert columns_below(str(tmp_path), "csv", STORES) is None
+    assert columns_below(str(tmp_path), CSV, STORES) is None
     for name, content in (
         ("c.csv", b"\xff\xfe"),
         ("b.csv.gz", b"\x1f\x8b and no more"),
         ("a", b""),
     ):
         (tmp_path / name).write_bytes(content)
-        for file_format in ("csv", "json"):
+        for file_format in (CSV, JSON):
             assert columns_below(str(tmp_path), file_format, STORES) is None

@@ -8,6 +8,9 @@ import pytest
 from tidegate.core import sampled_columns, schema
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.samples.proposed_decoder import better_than, decoder
+from tidegate.spark import formats
+
+by_csv = formats.of_records("csv").decoder
 
 
 @pytest.mark.parametrize(
@@ -84,4 +87,4 @@ def test_another_format() -> None:
     assert better_than(Decoding(), [b"a,b"], []) == Decoder("string", "text STRING")
     named = better_than(Decoding(), [b'{"offset": 1}'], [])
     assert named == Decoder("json", "offset BIGINT", "value_")
-    assert better_than(Decoding(Decoder("csv", "a INT")), [b"x"], ["value: a: no INT"]) is None
+    assert better_than(Decoding(by_csv("a INT")), [b"x"], ["value: a: no INT"]) is None

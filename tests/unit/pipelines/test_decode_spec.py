@@ -9,6 +9,10 @@ from tidegate.core.decoding import Decoder, Decoding
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Ingest, parse
+from tidegate.spark import formats
+
+by_avro = formats.of_records("avro").decoder
+by_csv = formats.of_records("csv").decoder
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}'
 
@@ -36,11 +40,12 @@ def test_what_it_says() -> None:
     assert spec(decode).decoding == {
         "orders": Decoding(value=Decoder("json", "id BIGINT, `a b` STRUCT<x: INT>")),
         "*": Decoding(
-            value=Decoder("csv", "k INT", "v_", ";"), key=Decoder("string", "text STRING")
+            value=by_csv("k INT", "v_", separator=";"),
+            key=Decoder("string", "text STRING"),
         ),
     }
     avro = spec(of_value(format="avro", schema=AVRO)).decoding["orders"].value
-    assert avro == Decoder("avro", AVRO.replace(" ", ""))
+    assert avro == by_avro(AVRO.replace(" ", ""))
 
 
 @pytest.mark.parametrize(

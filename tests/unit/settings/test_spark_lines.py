@@ -25,23 +25,19 @@ def test_the_installed_pyspark_is_of_the_pinned_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "source", "columns", "is_refused"),
+    ("number", "is_typed", "columns", "is_refused"),
     [
-        ("3.5.7", "json", ["**"], True),
-        ("3.5.7", "csv", ["key", "*"], True),
-        ("3.5.7", "csv", ["key"], False),
-        ("3.5.7", "parquet", ["key", "value"], False),
-        ("3.5.7", "text", ["value"], False),
-        ("3.5.7", None, ["key"], False),
-        ("4.0.0", "json", ["**"], False),
-        ("4.2.0", "parquet", ["*"], False),
+        ("3.5.7", True, ["**"], True),
+        ("3.5.7", True, ["key"], True),
+        ("3.5.7", False, ["key", "*"], True),
+        ("3.5.7", False, ["key", "value"], False),
+        ("4.0.0", True, ["**"], False),
+        ("4.2.0", False, ["*"], False),
     ],
 )
-def test_json_needs_spark_4(
-    number: str, source: str | None, columns: list[str], is_refused: bool
+def test_texts_with_types_and_rows_as_json_need_spark_4(
+    number: str, is_typed: bool, columns: list[str], is_refused: bool
 ) -> None:
-    found = spark_lines.complaint(number, source, columns, declared="key STRING")
-    typed = spark_lines.complaint(number, source, columns, declared="key STRING, n INT")
+    found = spark_lines.complaint(number, columns, is_typed=is_typed)
     assert (found is not None) == is_refused
-    assert (typed is not None) == (is_refused or (number, source) == ("3.5.7", "csv"))
     assert found is None or found.startswith(f"Spark {number}: files of JSON")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.spark import csv_records
-from tidegate.spark.csv_records import FILE, Dialect, Record, records, rows
+from tidegate.spark.formats import csv_records
+from tidegate.spark.formats.csv_records import FILE, Dialect, Record, records, rows
 
 RFC = Dialect()
 NOT_CLOSED = "a quote that is not closed"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.core.schema import Field, Fields, Type
+from tidegate.core.schema import Field, Fields, Type, parse
+from tidegate.spark import source_files
 from tidegate.spark.decoded import BAD, MARK, fields_of, hidden
-from tidegate.spark.decoded_json import read_fields
+from tidegate.spark.egress_job import RowSource
+from tidegate.spark.formats import row_json
+from tidegate.spark.formats.json_parser import read_fields
+from tidegate.spark.row_frame import RowFrame
 from tidegate.spark.typed_texts import OF_TIMES, typed, typed_by_options
 
 # Deeper types overflow the stack of executors and of the driver.
@@ -35,6 +39,21 @@ FAULT = hidden("value", "why")
 """The column that is null, or why a line cannot be sent."""
 NO_COLUMNS: Fields = (Field(MARK, Type("string")),)
 """In place of columns, where none are declared: a key that no object has."""
+
+
+def read(spark: SparkSession, source: RowSource, *, line: bool) -> RowFrame:
+    """Return the rows of files; `line`: lines are sent as they stand there."""
+    source_files.read_each_by_one_task(spark)
+    given = {k: v for k, v in source.options.items() if k.lower() == "linesep"}
+    lines = source_files.load(spark.read.format("text").options(**given), source)
+    fields = parse(source.columns) if source.columns else NO_COLUMNS
+    frame = parsed(lines, fields, source.named_options, line=line)
+    as_json = row_json.as_json([name for name, _ in fields], nulls=False)
+    fault, text = F.col(FAULT), F.col(LINE)
+    return RowFrame(
+        frame, source_files.name(source, frame), source_files.row_in_task(), as_json, fault,
+        F.when(fault.isNotNull(), text), (FAULT, LINE), text if line else None,
+    )  # fmt: skip
 
 
 def parsed(

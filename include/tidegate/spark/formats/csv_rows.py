@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import partial
 
 from pyspark import cloudpickle
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.schema import Type, parse
-from tidegate.spark import csv_records, row_json
-from tidegate.spark.csv_records import Dialect
+from tidegate.spark import source_files
+from tidegate.spark.compatibility import metadata_column
 from tidegate.spark.decoded import hidden
 from tidegate.spark.egress_job import RowSource
-from tidegate.spark.row_frame import RowFrame
+from tidegate.spark.formats import csv_records, row_json
+from tidegate.spark.formats.csv_records import Dialect
+from tidegate.spark.row_frame import WHOLE_FILE, RowFrame
 from tidegate.spark.typed_texts import typed_by_options
 
 # Executors may have no Tidegate.
@@ -44,13 +46,19 @@ def dialect(source: RowSource) -> Dialect:
     )
 
 
-def read(
-    spark: SparkSession, lines: DataFrame, source: RowSource, file: Column, row: Column
-) -> RowFrame:
-    """Return the rows of all files; `lines` are `csv_records.Line`, those of a file in a task.
+def read_lines(spark: SparkSession, source: RowSource) -> DataFrame:
+    """Return the lines of CSV files as `csv_records.Line`; each file is read by a task of its own.
 
-    `file` and `row` are the identity of a row of that task.
+    With a separator, Spark's reader keeps what it otherwise takes for the end of a line.
     """
+    end = dialect(source).line_end
+    frame = source_files.load(spark.read.format("text").options(lineSep=end), source)
+    of = F.xxhash64(metadata_column(frame)["file_path"])
+    return frame.select(of, F.col("value").cast("binary"))
+
+
+def read(spark: SparkSession, source: RowSource) -> RowFrame:
+    """Return the rows of all files, in the declared columns."""
     assert source.columns, "validation refuses CSV without its columns"
     fields = parse(source.columns)
     names = [name for name, _ in fields]
@@ -58,7 +66,9 @@ def read(
     read_rows = partial(
         csv_records.rows, dialect=dialect(source), columns=names, with_text=is_typed
     )
-    found = spark.createDataFrame(lines.rdd.mapPartitions(read_rows), _ROW, verifySchema=False)
+    source_files.read_each_by_one_task(spark)
+    records = read_lines(spark, source).rdd.mapPartitions(read_rows)
+    found = spark.createDataFrame(records, _ROW, verifySchema=False)
     options = source.named_options
     given = [F.get("values", F.lit(i)) for i in range(len(fields))]
     found = found.select(
@@ -89,7 +99,9 @@ def read(
     )
     frame = found.select(*map(row_json.column, names), is_bad.alias(_BAD_ROW))
     as_json = row_json.as_json(names, nulls=True)
-    number = F.coalesce(record["row"], row)
+    file = source_files.name_at(source, F.input_file_name())  # known behind Python, too
+    is_file = record["row"].isNotNull()
+    number = F.when(is_file, F.lit(WHOLE_FILE)).otherwise(source_files.row_in_task())
     return RowFrame(frame, file, number, as_json, record["fault"], record["text"], (_BAD_ROW,))
 
 

@@ -9,9 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructType
 
-from tidegate.core import avro
-from tidegate.core.decoding import Decoder
-from tidegate.core.schema import Type
+from tidegate.core.schema import Fields, Type
 from tidegate.spark.decoded import Parsed, any_of, hidden
 from tidegate.spark.typed_texts import within_type
 
@@ -20,13 +18,16 @@ _INT = -(2**31), 2**31 - 1
 _DAYS = -719_162, 2_932_896  # of the years 1 to 9999, since 1970
 
 
-def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
-    """Decode records. A value that is not wholly one record was written with another schema."""
+def parse(rows: DataFrame, column: str, fields: Fields, form: str, mark: bytes) -> Parsed:
+    """Decode records by `form`, which reads a record with `mark` behind it as `value` and `end`.
+
+    A value that is not wholly one record was written with another schema.
+    """
     from pyspark.sql.avro.functions import from_avro
 
-    form, options = avro.reading_form(decoder.schema), {"mode": "PERMISSIVE"}
+    options = {"mode": "PERMISSIVE"}
     data, name = F.col(column), hidden(column, "avro")
-    end = F.lit(avro.END)
+    end = F.lit(mark)
 
     def read(values: Column) -> Column:
         return from_avro(F.concat(values, end), form, options)
@@ -41,14 +42,12 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     rows = rows.withColumn(hidden(column, "value"), F.when(is_whole, row.getField("value")))
     value = F.col(hidden(column, "value"))
     types = {f.name: f.dataType for f in rows.select(f"`{hidden(column, 'value')}`.*").schema}
-    values = {
-        field: _value(kind, value.getField(field), types[field]) for field, kind in decoder.fields
-    }
+    values = {field: _value(kind, value.getField(field), types[field]) for field, kind in fields}
 
     def unfit(found: Mapping[str, Column]) -> list[tuple[str, str, Column]]:
         return [
             part
-            for field, kind in decoder.fields
+            for field, kind in fields
             for part in _unfit(field, kind, value.getField(field), found[field])
         ]
 

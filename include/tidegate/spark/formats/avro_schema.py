@@ -1,13 +1,20 @@
-"""The columns of an Avro schema, as Spark's `from_avro` returns them."""
+"""Avro: keys and values as a record of a schema; its columns as Spark's `from_avro` has them."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.core.schema import Field, Fields, SchemaError, Type
+from tidegate.spark.formats.declared import RecordFormatBase
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.core.decoding import Decoder
+    from tidegate.spark.decoded import Parsed
 
 _SIMPLE = {
     "boolean": "boolean", "int": "int", "long": "bigint", "float": "float", "double": "double",
@@ -31,6 +38,28 @@ _WHOLE, _END = "tidegate_whole", "tidegate_end"
 END = bytes.fromhex("b7d04f1c93ea5826f1790ed36b8ac245")
 """Put behind a value by who reads it by `reading_form`. No part of these bytes begins and ends
 them, so that no other bytes pass for them, unless a value holds all 16 of them on purpose."""
+
+
+class AvroRecords(RecordFormatBase):
+    """A key or a value is a record of Avro. Its schema is JSON, as Avro has it."""
+
+    name = "avro"
+    example = '\'{"type": "record", …}\''
+
+    def fields(self, text: str) -> Fields:
+        """Return the columns of a record's schema."""
+        return columns(text)
+
+    def options(self, text: str, given: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the schema of Avro, without blanks: the bytes mean nothing without it."""
+        return {**given, "schema": json.dumps(json.loads(text), separators=(",", ":"))}
+
+    def parse(self, rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
+        """Parse records of Avro."""
+        from tidegate.spark.formats import avro_parser
+
+        form = reading_form(decoder.options["schema"])
+        return avro_parser.parse(rows, column, decoder.fields, form, END)
 
 
 def columns(text: str) -> Fields:
