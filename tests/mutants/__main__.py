@@ -24,6 +24,8 @@ WITHOUT = os.cpu_count() or 2
 """Mutants of other tests tested at a time: these compute."""
 SECONDS = 60
 """Time limit of a test without servers: without some guards it never ends, which is a failure."""
+LONGEST = 600
+"""Time limit of a test with servers, in seconds."""
 
 
 def needs_servers(mutant: Mutant) -> bool:
@@ -32,7 +34,10 @@ def needs_servers(mutant: Mutant) -> bool:
 
 
 def red(mutant: Mutant, broker: str = "") -> bool:
-    """Run the mutant's test on a copy that has the mutant; return whether it failed."""
+    """Run the mutant's test on a copy that has the mutant; return whether it failed.
+
+    A test with servers that has no result in time has not: the others go on.
+    """
     limit = [] if needs_servers(mutant) else [f"--timeout={SECONDS}"]
     with tempfile.TemporaryDirectory(prefix="tidegate-mutant-") as directory:
         copy = Path(directory)
@@ -43,24 +48,34 @@ def red(mutant: Mutant, broker: str = "") -> bool:
         file = copy / "include" / name
         file.write_text(text)
         shutil.rmtree(file.parent / "__pycache__", ignore_errors=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", "-p", "no:cacheprovider",
-             *limit, mutant.test],
-            cwd=copy,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(copy / "include"),
-                "TIDEGATE_TEST_BROKER": broker,
-                "TIDEGATE_TEST_MUTANT": mutant.name,
-            },
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )  # fmt: skip
+        try:
+            done = _tested(mutant, copy, broker, limit)
+        except subprocess.TimeoutExpired:
+            print(f"LATE   without {mutant.name}: no result in {LONGEST} s", flush=True)
+            return False
     if done.returncode not in (0, 1):
         raise SystemExit(f"{mutant.name}: pytest ended with {done.returncode}\n{done.stdout}")
     return done.returncode == 1
+
+
+def _tested(
+    mutant: Mutant, copy: Path, broker: str, limit: list[str]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", "-p", "no:cacheprovider",
+         *limit, mutant.test],
+        cwd=copy,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(copy / "include"),
+            "TIDEGATE_TEST_BROKER": broker,
+            "TIDEGATE_TEST_MUTANT": mutant.name,
+        },
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )  # fmt: skip
 
 
 @contextmanager

@@ -185,7 +185,7 @@ MUTANTS = (
         "_bisected",
         "    halves = files[: len(files) // 2], files[len(files) // 2 :]\n",
         "    halves = [files[: len(files) // 2] or files[len(files) // 2 :]]\n",
-        "tests/spark/test_bad_files.py",
+        "tests/spark/test_bad_files.py::test_bad_in_ten_ways[60]",
     ),
     Mutant(
         "a full disk blames no file",
@@ -199,7 +199,7 @@ MUTANTS = (
         "bad_files._why",
         "    if is_temporary(error) or isinstance(error, ParseException):\n",
         "    if isinstance(error, ParseException):\n",
-        "tests/spark/test_bad_files.py",
+        "tests/spark/test_bad_files.py::test_a_file_that_is_gone_is_not_bad",
     ),
     Mutant(
         "SQL calls only what is allowed",
