@@ -54,7 +54,7 @@ class DecoderSpec(Strict):
                 except SchemaError as error:
                     return "schema", str(error)
             case "separator" if value is not None and "separator" not in records.keys:
-                return "separator", "only CSV has one"
+                return "separator", f"{name} has none"
         return None
 
     @property

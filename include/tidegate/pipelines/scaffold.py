@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 import yaml
 
 from tidegate.core.decoding import Decoder
 from tidegate.pipelines.value_types import is_pipeline_name
+from tidegate.spark import formats
 
 SCHEMA = "pipeline.schema.json"
 """The file of JSON Schema beside the pipelines, for editors."""
@@ -76,13 +78,15 @@ def egress(
 ) -> str:
     """Return the text of an egress pipeline's file; `source` is a path or an ingest pipeline.
 
-    `columns` are proposed for `source.columns`, for JSON as a comment; CSV without has an example.
+    `columns` are proposed for `source.columns`: a comment where the format has no need of them,
+    else the value, or an example.
     """
     form = {"lake": source} if is_pipeline_name(source) else {"path": source, "format": file_format}
-    columns_of_csv = ""
-    if file_format == "csv" and "path" in form:  # which cannot do without
+    as_in_header = ""
+    is_known = "path" in form and file_format in get_args(formats.FileFormatName)
+    if is_known and formats.of_files(file_format).needs_columns:
         form, columns = {**form, "columns": columns or _EXAMPLE}, None
-        columns_of_csv = "  # columns: as in the header of the files"
+        as_in_header = "  # columns: as in the header of the files"
     proposed = (
         "# For expressions that name keys of JSON; by the first lines of the files:\n"
         f"# source: {_yaml({**form, 'columns': columns})}\n"
@@ -92,7 +96,7 @@ def egress(
     return f"""\
 {_HEAD}name: {_yaml(name)}  # also the name of this file
 kind: egress
-source: {_yaml(form)}{columns_of_csv}
+source: {_yaml(form)}{as_in_header}
 {proposed}target:
   kafka: {_yaml(kafka)}  # an Airflow connection; in a terminal AIRFLOW_CONN_<ID>
   topic: {_yaml(topic)}

@@ -69,7 +69,7 @@ def test_what_it_says() -> None:
          "column Offset of its own: give a `prefix`"),
         (of_value(format="json", schema="window_date DATE"), "the lake has a column window_date"),
         (of_value(format="json", schema="id INT", prefix="1"), "prefix: '1': must begin a name"),
-        (of_value(format="json", schema="id INT", separator=";"), "separator: only CSV has one"),
+        (of_value(format="json", schema="id INT", separator=";"), "separator: json has none"),
         (of_value(format="csv", schema="id INT", separator=";;"), "';;': must be one character"),
         (of_value(format="csv", schema="id INT", separator='"'), "up to U+FFFF, and no quote"),
         (of_value(format="json", scema="id INT"), "scema: unknown key; did you mean 'schema'?"),
