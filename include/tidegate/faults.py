@@ -22,7 +22,7 @@ from tidegate.errors import ConfigurationError
 VARIABLE = "TIDEGATE_FAULT"
 TESTING = "TIDEGATE_TESTING"
 
-_passed: Counter[str] = Counter()
+passed: Counter[str] = Counter()
 
 
 class FaultInjected(Exception):
@@ -37,8 +37,8 @@ def point(name: str) -> None:
                 f"{VARIABLE} is set: it ends or delays processes, for tests alone; unset it (tests "
                 f"set {TESTING}=1)"
             )
-        _passed[name] += 1
-        for act in [a for at, a in _parse(faults) if at in (name, f"{name}@{_passed[name]}")]:
+        passed[name] += 1
+        for act in [a for at, a in _parse(faults) if at in (name, f"{name}@{passed[name]}")]:
             act()
 
 

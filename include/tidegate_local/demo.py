@@ -65,14 +65,14 @@ def demo(home: Path, say: Say, *, on_s3: bool = False) -> None:
     # Two demos at once would both send what the topic lacks.
     try:
         with locked(home / "demo.lock", lambda: say("waiting for another demo to end")):
-            _show(home, say, on_s3=on_s3)
+            show_result(home, say, on_s3=on_s3)
     except KeyboardInterrupt:
         say("interrupted: run it again to go on; what runs is stopped by")
         say(f"  {_stop(home)}")
         raise
 
 
-def _show(home: Path, say: Say, *, on_s3: bool) -> None:
+def show_result(home: Path, say: Say, *, on_s3: bool) -> None:
     began = time.monotonic()
     up = stack.up(home, say=say, on_s3=on_s3)
     if "://" in up.lake and not up.s3:
@@ -92,7 +92,7 @@ def _show(home: Path, say: Say, *, on_s3: bool) -> None:
         if not _planned_ranges(this.api, another):
             say(f"nothing new: run {another} found every offset in the lake already")
     with this.step("the lake, counted by DuckDB"):
-        rows, distinct, carriers = _count(this)
+        rows, distinct, carriers = count_rows(this)
     _complete_run(this, BACK, "demo-1")
     with this.step(f"topics {TOPIC!r} and {BACK_TOPIC!r}, compared by another client"):
         there, back = topic_digest.read_all(up.kafka, (TOPIC, BACK_TOPIC))
@@ -164,7 +164,7 @@ def _failure_report(this: Demo, dag: str, run_id: str) -> str:
     return "\n".join([*lines, "run the demo again to try these tasks again"])
 
 
-def _count(this: Demo) -> tuple[int, int, list[tuple[str, int, float]]]:
+def count_rows(this: Demo) -> tuple[int, int, list[tuple[str, int, float]]]:
     """Return rows, distinct (partition, offset), and of each carrier, that with the most flights
     first, their number and their mean delay in minutes.
     """

@@ -62,7 +62,9 @@ def extra(
     """The settings of a connection that logs in by each mechanism that there is."""
     monkeypatch.setattr("tidegate.broker.mechanisms.MECHANISMS", {**MECHANISMS, "TOY": Toy()})
     monkeypatch.setattr("tidegate.broker.security.MECHANISMS", {**MECHANISMS, "TOY": Toy()})
-    monkeypatch.setattr("tidegate.broker.oauth._trusted", lambda _: None)  # "CA" is none
+    monkeypatch.setattr(
+        "tidegate.broker.oauth.trust_token_endpoint", lambda _: None
+    )  # "CA" is none
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     (tmp_path / "keytab").write_bytes(b"\5\2")
     of_login = {k: v.replace("DIRECTORY", str(tmp_path)) for k, v in GIVEN[request.param].items()}

@@ -204,7 +204,7 @@ def test_a_report_that_cannot_be_written_fails_no_run(run, store, monkeypatch, c
     def full(*_):
         raise LakeUnavailable("no space left")
 
-    monkeypatch.setattr(report, "_whole_commit", full)
+    monkeypatch.setattr(report, "describe_commit", full)
     told, kept = published(run, store, monkeypatch)
     assert (told["rows"], kept) == (6, None)
     assert "its report was not written" in caplog.text

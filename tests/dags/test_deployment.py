@@ -46,7 +46,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     backends = [ExecutionAPISecretsBackend()]
     monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: backends)
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", server, raising=False)
-    monkeypatch.setattr(deployment, "_SETTLED", 0.01)
+    monkeypatch.setattr(deployment, "SETTLED_AFTER", 0.01)
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://localhost:8080")
     return server
 

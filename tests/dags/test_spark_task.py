@@ -161,8 +161,8 @@ def command_call(monkeypatch: pytest.MonkeyPatch) -> Call:
         found.append((words(of(application, master)), application.env))
         raise Stopped
 
-    of = spark_submit._command
-    monkeypatch.setattr(spark_submit, "_command", command)
+    of = spark_submit.render_command
+    monkeypatch.setattr(spark_submit, "render_command", command)
     with pytest.raises(Stopped):
         runs.carry_out(runs.new_run(load_named("p"), "r"), as_json=True)
     return found[0]

@@ -65,8 +65,8 @@ def survey() -> Iterator[mock.Mock]:
 def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request is answered anew, as after a while, unless a test is about just that."""
     monkeypatch.setattr("tidegate.ui.app.FRESH", 0.0)
-    monkeypatch.setattr("tidegate.ui.app._answers", {})
-    monkeypatch.setattr("tidegate.ui.app._down", {})
+    monkeypatch.setattr("tidegate.ui.app.answer_cache", {})
+    monkeypatch.setattr("tidegate.ui.app.down_until", {})
 
 
 def statuses(browser: TestClient) -> list[dict[str, Any]]:
@@ -326,7 +326,7 @@ def test_no_footer_is_read_for_the_page(
     source = {"path": str(tmp_path / "in"), "format": "parquet"}
     (pipelines / "back.yaml").write_text(json.dumps({**form, "source": source}))
     (pipelines / "flights.yaml").unlink()
-    with mock.patch("tidegate.lake.sources._footer", autospec=True) as footer:
+    with mock.patch("tidegate.lake.sources.read_footer", autospec=True) as footer:
         (found,) = statuses(ann)
     assert (found["waiting"]["files"], footer.called) == (1, False)
 

@@ -303,7 +303,7 @@ def test_a_sample_is_bounded(
     name = topic()
     user.pipeline("typed", [name])
     send(broker, name, *({"text": "x" * 700} for _ in range(5)), {"n": 1, "text": "x" * 700})
-    monkeypatch.setattr(proposal, "_BYTES", 1_000)
+    monkeypatch.setattr(proposal, "SAMPLED_BYTES", 1_000)
     (found,) = user.json("explain", "typed", "--sample", "100")["topics"].values()
     value = {"format": "json", "schema": "n BIGINT, text STRING"}
     assert found == {"records": 1, "unfit": {}, "value": value}, "the newest"

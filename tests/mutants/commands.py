@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "only a checkout has pipelines beside the package",
         "files.directory",
-        'if (_CHECKOUT / "pyproject.toml").is_file():',
+        'if (CHECKOUT / "pyproject.toml").is_file():',
         "if True:",
         "tests/unit/pipelines/test_spec.py::test_a_directory_that_is_not_there_is_named",
     ),

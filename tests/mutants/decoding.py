@@ -254,8 +254,8 @@ MUTANTS = (
     ),
     Mutant(
         "a sample is bounded by bytes",
-        "_sampled",
-        "while size > _BYTES // len(ranges) and len(newest) > 1:",
+        "sample_records",
+        "while size > SAMPLED_BYTES // len(ranges) and len(newest) > 1:",
         "while False:",
         f"{_LAKE}::test_a_sample_is_bounded",
     ),

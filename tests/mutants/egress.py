@@ -29,13 +29,13 @@ MUTANTS = (
     Mutant(
         "this process is the sender of the attempts that it holds",
         "_visible_state",
-        "    return attempt in _held if running",
+        "    return attempt in held_attempts if running",
         "    return False if running",
         "tests/unit/egress/test_egress_claims.py::test_a_program_may_run_it_again",
     ),
     Mutant(
         "a sender lives while one of its threads does",
-        "_start_time",
+        "start_time",
         'has_ended = fields[0] in "ZX" and int(fields[17]) <= 1',
         'has_ended = fields[0] in "ZX"',
         "tests/unit/egress/test_sender.py::test_a_sender_lives_until_its_last_thread_has_ended",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "the target is the one that was planned",
-        "_check_target",
+        "check_same_target",
         "    if found != planned or now.cluster_id != plan.cluster_id:\n",
         "    if False:\n",
         "tests/unit/egress/test_changed_inputs.py::test_another_target_under_the_same_name",
@@ -147,14 +147,14 @@ MUTANTS = (
     ),
     Mutant(
         "a partition of a lake is sent by one task",
-        "_in_order",
+        "order_rows",
         '(F.col("partition") == p)).coalesce(1)',
         '(F.col("partition") == p))',
         f"{FIDELITY}[no shuffle]",
     ),
     Mutant(
         "a lake of many files is shuffled by its partitions",
-        "_in_order",
+        "order_rows",
         "rows.repartition(min(partitions, 4 * cores), *records.group(job))",
         "rows",
         f"{FIDELITY}[shuffle]",
@@ -289,7 +289,7 @@ MUTANTS = (
     ),
     Mutant(
         "a lake that lacks a file is damaged",
-        "_checked_files",
+        "check_committed_files",
         "if size != f.size}",
         "if False}",
         "tests/unit/egress/test_lake_source.py::test_a_lake_that_lacks_a_file_is_damaged",
@@ -403,7 +403,7 @@ MUTANTS = (
     Mutant(
         "hidden processes are not gone",
         "_visible_state",
-        " and _sees_all_processes()",
+        " and sees_all_processes()",
         "",
         "tests/unit/egress/test_sender.py::test_where_processes_are_hidden_nothing_is_proven_by_looking",
     ),
@@ -416,7 +416,7 @@ MUTANTS = (
     ),
     Mutant(
         "our own first process does not show all processes",
-        "_sees_all_processes",
+        "sees_all_processes",
         "return first.stat().st_uid != os.geteuid() or not any(",
         "return True or not any(",
         "tests/unit/egress/test_sender.py::test_a_proc_that_hides_processes",

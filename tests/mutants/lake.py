@@ -318,7 +318,7 @@ MUTANTS = (
         "fsync after a deletion",
         "LocalStore.delete",
         "                with contextlib.suppress(FileNotFoundError):  # pruned meanwhile\n"
-        "                    _fsync_directory(directory)\n",
+        "                    fsync_directory(directory)\n",
         "                pass\n",
         "tests/unit/lake/test_replaced_files.py::test_replaced_files_stay_away_after_a_power_loss",
     ),

@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "the auth manager's word",
-        "_permitted_user",
+        "permit_user",
         "        await run_in_threadpool(may, request, user)\n",
         "",
         "tests/dags/test_rights.py::test_airflows_own_api_server_signs",

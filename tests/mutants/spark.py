@@ -323,7 +323,7 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt leaves a mark before its first record",
-        "egress._write",
+        "egress.write_records",
         "        in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)\n",
         "        pass\n",
         "tests/spark/test_egress_resume.py::test_the_application_dies[send.sent]",
@@ -393,7 +393,7 @@ MUTANTS = (
     ),
     Mutant(
         "rows are sent in their order",
-        "_in_order",
+        "order_rows",
         'return rows.sortWithinPartitions("topic", "partition", *by)',
         "return rows",
         "tests/spark/test_egress.py::test_the_order_within_a_key_is_that_of_the_pipeline",

@@ -456,7 +456,7 @@ class Senders:
 
 REPLACED: dict[str, Any] = {
     "is_alive": lambda _, attempt: attempt in Now.world.alive,
-    "_LOOK_AGAIN": 1e6,
+    "LOOKS_FOR_CHUNKS_APART": 1e6,
 }
 """Names of modules below tidegate that lead outside, and what stands in their place."""
 

@@ -63,7 +63,7 @@ def test_every_kind_of_record_is_sent_back_unchanged(
     """Null, empty and 1 MB values, tombstones, repeated and null headers, extreme timestamps;
     several plans and commits, one of them not placed yet. A lake of many files is shuffled.
     """
-    monkeypatch.setattr(egress, "_MOST_SCANS", scans)
+    monkeypatch.setattr(egress, "MOST_SCANS", scans)
     source = f"{topic}-source"
     with topic_records.fill(pipeline.bootstrap, source, records=2_500) as filled:
         pipeline.run_ingest(source, "one", max_records=1_500)
@@ -208,7 +208,7 @@ def test_a_lake_that_has_lost_rows_is_refused(
 
 def ignore_file_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the check of file sizes, as if files had been changed in place."""
-    monkeypatch.setattr(lake_source, "_checked_files", lake_source.planned_files)
+    monkeypatch.setattr(lake_source, "check_committed_files", lake_source.planned_files)
 
 
 @pytest.mark.leaves("file", "offsets")

@@ -351,7 +351,7 @@ def test_the_read_back_detects_a_missing_header(
     """A sink that drops headers of a row fails the attempt. A header that an agent appends after
     Tidegate's is accepted, also on rows without headers.
     """
-    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    monkeypatch.setattr(readback, "WAIT", 0.1)
     pipeline.settings["columns"] |= {"headers": "if(id = 7, null, map('h', name, 'n', null))"}
     with_provenance = records.with_provenance
 

@@ -27,7 +27,7 @@ ROWS = 40  # in each of the first two of three partitions
 @pytest.fixture
 def target(pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A lake with keys, tombstones and headers, and a target; small plans are proven by counts."""
-    monkeypatch.setattr(producer_table, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(producer_table, "FEWEST_ROWS", 1)
     name, back = f"{topic}-source", f"{topic}-back"
     for each in (name, back):
         topic_records.create(pipeline.bootstrap, each, partitions=3)
@@ -76,14 +76,14 @@ def whole(pipeline: EgressPipeline, target: str, report: dict[str, Any]) -> None
 
 def while_sending(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Do something when the plan's records are written."""
-    write = egress._write
+    write = egress.write_records
 
     def writing(*given: Any, **how: Any) -> Any:
         found = write(*given, **how)
         do()
         return found
 
-    monkeypatch.setattr(egress, "_write", writing)
+    monkeypatch.setattr(egress, "write_records", writing)
 
 
 def produced(pipeline: EgressPipeline, topic: str, count: int, partition: int = 0) -> None:
@@ -137,7 +137,7 @@ def test_all_is_read_back_if_the_pipeline_says_so(
 def test_a_small_plan_is_read_back(
     pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_table, "_FEWEST_ROWS", 2 * ROWS + 1)
+    monkeypatch.setattr(producer_table, "FEWEST_ROWS", 2 * ROWS + 1)
     assert pipeline.run_all("one")["proof"] == "full"
     assert read_back == [True]
 
@@ -176,7 +176,7 @@ def test_a_partition_that_was_added_meanwhile(
 ) -> None:
     """Before the first look at the tables: Kafka would choose it, too, and it has no receipt."""
     pipeline.settings["columns"] = {"partition": "null"}
-    look = producer_table._look
+    look = producer_table.ask_leaders
 
     def adding(*given: Any, **how: Any) -> Any:
         if how["is_before"]:
@@ -184,11 +184,11 @@ def test_a_partition_that_was_added_meanwhile(
             admin.create_partitions([NewPartitions(target, 5)])[target].result(30)
         return look(*given, **how)
 
-    monkeypatch.setattr(producer_table, "_look", adding)
-    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    monkeypatch.setattr(producer_table, "ask_leaders", adding)
+    monkeypatch.setattr(readback, "WAIT", 0.1)
     with pytest.raises(SendFailed):  # rows in the new partitions: the retry knows them
         pipeline.run_all("one")
-    monkeypatch.setattr(producer_table, "_look", look)
+    monkeypatch.setattr(producer_table, "ask_leaders", look)
     report = pipeline.run_all("one")
     assert (report["proof"], report["rows"]) == ("full", 2 * ROWS)
     assert sum(r["sent"] for r in report["receipts"]) == 2 * ROWS
@@ -215,7 +215,7 @@ def test_a_row_that_is_dropped_before_the_sink(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """The counts do not fit, the read-back names the row, and the retry sends it."""
-    order, dropped = egress._in_order, []
+    order, dropped = egress.order_rows, []
 
     def lossy(job: Any, rows: Any, inputs: Any) -> Any:
         found = order(job, rows, inputs)
@@ -224,8 +224,8 @@ def test_a_row_that_is_dropped_before_the_sink(
         dropped.append(True)
         return found.where("row != 5 OR partition != 0")
 
-    monkeypatch.setattr(egress, "_in_order", lossy)
-    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    monkeypatch.setattr(egress, "order_rows", lossy)
+    monkeypatch.setattr(readback, "WAIT", 0.1)
     with pytest.raises(SendFailed):
         pipeline.run_all("one")
     assert "1 rows are not in the target as they are in the source" in caplog.text
@@ -236,13 +236,13 @@ def test_a_row_that_is_dropped_before_the_sink(
 
 def exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let attempts send row 6 twice in the place of row 5."""
-    order = egress._in_order
+    order = egress.order_rows
 
     def exchanging(*given: Any) -> Any:
         rows = order(*given)
         return rows.where("row != 5").union(rows.where("row = 6"))
 
-    monkeypatch.setattr(egress, "_in_order", exchanging)
+    monkeypatch.setattr(egress, "order_rows", exchanging)
 
 
 def test_a_row_twice_and_another_not_at_all_beside_another_producer(
@@ -251,7 +251,7 @@ def test_a_row_twice_and_another_not_at_all_beside_another_producer(
     """The rows are looked at before they are compared: digests of what was sent would fit."""
     exchanged(monkeypatch)
     while_sending(monkeypatch, lambda: produced(pipeline, target, 1))
-    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    monkeypatch.setattr(readback, "WAIT", 0.1)
     with pytest.raises(SendFailed):
         pipeline.run_all("one")
     assert read_back == [True]
@@ -280,13 +280,13 @@ def test_first_rows_with_other_content(
 ) -> None:  # fmt: skip
     """The sink writes something else: the first record of a partition shows it."""
     caplog.set_level(logging.INFO, "tidegate")
-    write = egress._write
+    write = egress.write_records
 
     def altered(job: Any, rows: Any, answers: Any, **how: Any) -> Any:
         return write(job, rows.selectExpr("* EXCEPT (value)", "key AS value"), answers, **how)
 
-    monkeypatch.setattr(egress, "_write", altered)
-    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    monkeypatch.setattr(egress, "write_records", altered)
+    monkeypatch.setattr(readback, "WAIT", 0.1)
     with pytest.raises(SendFailed):
         pipeline.run_all("one")
     assert "its first record has other content than its row" in caplog.text
@@ -302,7 +302,7 @@ def test_brokers_that_do_not_say(
     def silent(*_: object) -> Any:
         raise producer_table.NotProven("its brokers do not say who has written")
 
-    monkeypatch.setattr(producer_table, "_tables", silent)
+    monkeypatch.setattr(producer_table, "read_producers", silent)
     assert pipeline.run_all("one")["proof"] == "full"
     assert read_back == [True]
 
@@ -313,7 +313,9 @@ def test_brokers_that_do_not_say_any_more(
     def silent(*_: object) -> Any:
         raise producer_table.NotProven("its brokers do not say who has written")
 
-    while_sending(monkeypatch, lambda: monkeypatch.setattr(producer_table, "_tables", silent))
+    while_sending(
+        monkeypatch, lambda: monkeypatch.setattr(producer_table, "read_producers", silent)
+    )
     report = pipeline.run_all("one")
     assert (report["proof"], read_back) == ("full", [True])
     whole(pipeline, target, report)
@@ -374,9 +376,11 @@ def test_what_is_looked_at(
         settings["target"] = {"topic": target, "producer": producer}
     pipeline.settings |= settings
     done: list[str] = []
-    read_all, write = preflight.read_all, egress._write
+    read_all, write = preflight.read_all, egress.write_records
     monkeypatch.setattr(preflight, "read_all", lambda *a: done.append("looked") or read_all(*a))
-    monkeypatch.setattr(egress, "_write", lambda *a, **b: done.append("sent") or write(*a, **b))
+    monkeypatch.setattr(
+        egress, "write_records", lambda *a, **b: done.append("sent") or write(*a, **b)
+    )
     report = pipeline.run_all("one")
     assert done == ["looked", "sent"]
     assert (report["proof"] == "full", len(read_back)) == (case == "full" or bool(producer),) * 2

@@ -166,7 +166,7 @@ def test_a_record_outside_the_filter_fails_the_read_back(
     pipeline: EgressPipeline, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record with the plan's id that its filter excludes is not accepted."""
-    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    monkeypatch.setattr(readback, "WAIT", 0.1)
     x = replay_settings(pipeline, source, 10, 40, where=KEY)
     wrong = [*matching(10, 20), 20], []
     with pytest.raises(SendFailed):

@@ -43,8 +43,8 @@ def run(args: tuple[str, ...], env: Mapping[str, str]) -> subprocess.CompletedPr
     with (
         mock.patch.dict(os.environ, env, clear=True),
         mock.patch.object(sys, "argv", ["tidegate", *args]),
-        mock.patch.object(spark_submit, "submit", _submit),
-        mock.patch.object(faults, "_passed", Counter[str]()),
+        mock.patch.object(spark_submit, "submit", submit_here),
+        mock.patch.object(faults, "passed", Counter[str]()),
         _logging_to(handler),
         redirect_stdout(out),
         redirect_stderr(err),
@@ -79,7 +79,7 @@ class _Lines(logging.Handler):
         self.lines += record.getMessage().splitlines()
 
 
-def _submit(given: Submission, *, master: str, log: Callable[[str], None]) -> None:
+def submit_here(given: Submission, *, master: str, log: Callable[[str], None]) -> None:
     """Do what spark-submit does with an application of Tidegate, in a session of its own."""
     application = for_master(given, master)
     spark = spark_session.shared().newSession()

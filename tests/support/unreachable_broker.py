@@ -11,7 +11,13 @@ from tidegate.broker import outage
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.errors import BrokerUnreachable
 
-_SECONDS = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_LAST": 0.5, "_RETRY": 0.05}
+_SECONDS = {
+    "PATIENCE": 0.4,
+    "LOOKS_APART": 0.05,
+    "SHORT_WAIT": 0.1,
+    "LAST_WAIT": 0.5,
+    "RETRY_AFTER": 0.05,
+}
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "include/tidegate"
+TESTS = Path(__file__).parents[1]
+_REPLACERS = ("setattr", "mock.patch", "patch.object")
 VARIANTS = {
     "YARN": re.compile(r"yarn", re.I),
     "S3": re.compile(r"(?<![a-z0-9])s3(?![0-9])", re.I),
@@ -137,6 +139,19 @@ def _imports_of(body: list[ast.stmt]) -> Iterator[str]:
                 yield from _imports_of(node.body)
 
 
+def private_names_replaced() -> list[str]:
+    """Return where tests put something in the place of a private name, as `file:line name`."""
+    found = []
+    for path in sorted(TESTS.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(_REPLACERS):
+                texts = (each.value for each in node.args[:2] if isinstance(each, ast.Constant))
+                names = [str(text).rpartition(".")[2] for text in texts]
+                private = [name for name in names if re.match("_[a-z]", name, re.I)]
+                found += [f"{path.relative_to(TESTS)}:{node.lineno} {name}" for name in private]
+    return found
+
+
 def lines() -> dict[str, int]:
     """Return the number of lines of each module."""
     return {path: (PACKAGE / path).read_bytes().count(b"\n") for path in modules()}
@@ -162,6 +177,7 @@ def all_of_them() -> dict[str, float]:
         "public names defined twice or more": len(public_names_defined_twice()),
         "reads of documents by string keys": reads_by_string(),
         f"modules under {SHORT} lines": sum(n < SHORT for n in sizes.values()),
+        "private names that tests replace": len(private_names_replaced()),
         **{f"{name} per 10,000 words": n for name, n in turns().items()},
     }
 

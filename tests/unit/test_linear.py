@@ -340,7 +340,7 @@ def test_an_error_that_quotes_the_name_of_an_error():
 def test_a_long_line_of_output(monkeypatch, tmp_path):
     from tidegate.launch import spark_output
 
-    monkeypatch.setattr(spark_output, "_create", lambda _: tmp_path / "output.log")
+    monkeypatch.setattr(spark_output, "create_log", lambda _: tmp_path / "output.log")
     line = "ERROR TaskSetManager: " * 50_000
     bounded(lambda: list(spark_output.SparkOutput("x").shown([line])))
 

@@ -282,7 +282,7 @@ def test_a_process_with_a_fault_outside_of_tests_goes_on_to_its_end() -> None:
 def test_a_signature_that_is_not_ascii_is_refused(
     monkeypatch: pytest.MonkeyPatch, signature: str
 ) -> None:
-    monkeypatch.setattr(rights, "_secrets", lambda: ["key"])
+    monkeypatch.setattr(rights, "known_secrets", lambda: ["key"])
     run = SimpleNamespace(
         dag_id="tidegate_replay", run_id="manual__1", run_type="manual",
         triggering_user_name="ann", conf={rights.KEY: signature},
@@ -303,7 +303,7 @@ def test_a_name_that_is_none_is_not_signed(monkeypatch: pytest.MonkeyPatch) -> N
     import asyncio
 
     triggers = pytest.importorskip("tidegate.ui.triggers")
-    monkeypatch.setattr(rights, "_secrets", lambda: ["key"])
+    monkeypatch.setattr(rights, "known_secrets", lambda: ["key"])
 
     async def permitted(pipeline: str, scope: Any) -> str:
         return "admin"
@@ -311,7 +311,7 @@ def test_a_name_that_is_none_is_not_signed(monkeypatch: pytest.MonkeyPatch) -> N
     async def receive() -> Any:
         return {"type": "http.request", "body": b'{"conf": {"pipeline": "\\ud800"}}'}
 
-    monkeypatch.setattr(triggers, "_permitted_user", permitted)
+    monkeypatch.setattr(triggers, "permit_user", permitted)
     _, channel = asyncio.run(triggers.signed("tidegate_replay", {"headers": []}, receive))
     assert rights.KEY not in json.loads(asyncio.run(channel())["body"])["conf"]
 

@@ -128,14 +128,18 @@ def test_keys_that_are_no_columns_are_not_proposed(name: str) -> None:
 
 def test_init_by_keys_that_are_no_columns(tidegate: Any, monkeypatch: Any) -> None:
     values = [(None, b'{"": 1, "ok": "x"}')]
-    monkeypatch.setattr("tidegate.samples.proposed_decoder._sampled", lambda *_: {"t": values})
+    monkeypatch.setattr(
+        "tidegate.samples.proposed_decoder.sample_records", lambda *_: {"t": values}
+    )
     code, _, _ = tidegate("init", "--name", "q", "--topic", "t", "--lake", "/lake")
     assert (code, "ok STRING" in Path("q.yaml").read_text()) == (0, True)
 
 
 def test_init_proposes_nothing_that_is_expanded(tidegate: Any, monkeypatch: Any) -> None:
     values = [(None, b'{"${HOME}": 1, "ok": "x"}')]
-    monkeypatch.setattr("tidegate.samples.proposed_decoder._sampled", lambda *_: {"t": values})
+    monkeypatch.setattr(
+        "tidegate.samples.proposed_decoder.sample_records", lambda *_: {"t": values}
+    )
     code, _, _ = tidegate("init", "--name", "q", "--topic", "t", "--lake", "/lake")
     assert (code, "${HOME}" in Path("q.yaml").read_text()) == (0, False)
 

@@ -27,7 +27,7 @@ _ATTEMPT = re.compile(r"Bootstrap connection to \S+ failed: ([^\n]{0,500}?) \(ba
 _TLS = re.compile(r"\[SSL: ([A-Z0-9_]+)\]")
 _ANSWERED = "Broker version identified"
 TIMEOUT_MS = 8_000  # to find a broker, and for one request
-_FIRST, _SILENCE = 0.9, 1.8  # seconds until, and between, lines about a silent broker
+FIRST_LINE_AFTER, LINES_APART = 0.9, 1.8  # seconds until, and between, lines about a silent broker
 _waited_for: set[str] = set()
 logger = logging.getLogger(__name__)
 # The client's dozens of lines about a connection are in no log: errors have what they say.
@@ -63,7 +63,7 @@ def _told(cluster: str) -> Iterator[None]:
 
     def tell() -> None:
         began = time.monotonic()
-        while not answered.wait(_SILENCE if time.monotonic() - began > 1 else _FIRST):
+        while not answered.wait(LINES_APART if time.monotonic() - began > 1 else FIRST_LINE_AFTER):
             logger.info("waiting for %s: %.0f s", cluster, time.monotonic() - began)
 
     _waited_for.add(cluster)

@@ -65,11 +65,11 @@ def with_retries(settings: KafkaSettings, request: str, least: int = 1) -> tenac
 def survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Survey:
     """Return cluster id, topic ids and watermarks, by one connection; tried several times."""
     return with_retries(settings, "the look-up of topics and offsets")(
-        _survey, settings, tuple(topics), isolation
+        survey_once, settings, tuple(topics), isolation
     )
 
 
-def _survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Survey:
+def survey_once(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Survey:
     with Cluster(settings) as cluster:
         identities = cluster.identities(topics)
         if any(each.leaderless for each in identities.values()):

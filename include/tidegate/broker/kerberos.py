@@ -198,12 +198,12 @@ class Login:
     def attempt(self) -> None:
         """Get a ticket from the KDC, or read it from the cache."""
         with self.errors():
-            _gateway(self._entry).jvm.javax.security.auth.login.LoginContext(_ENTRY).login()
+            start_gateway(self._entry).jvm.javax.security.auth.login.LoginContext(_ENTRY).login()
 
     def client(self, host: str) -> Any:
         """Return Java's SASL client for the broker on this host."""
         with self.errors():
-            gateway = _gateway(self._entry)
+            gateway = start_gateway(self._entry)
             mechanisms = gateway.new_array(gateway.jvm.java.lang.String, 1)
             mechanisms[0] = "GSSAPI"
             settings = gateway.jvm.java.util.HashMap()
@@ -235,7 +235,7 @@ class Login:
                 + (f": {hint}" if hint else "")
             ) from None
         except Py4JError:  # no answer, or the JVM has ended
-            _end(self._entry)
+            end_gateway(self._entry)
             raise BrokerUnreachable(
                 f"{self.cluster}: the Kerberos KDC has not answered for {_PATIENCE:.0f} s"
             ) from None
@@ -286,7 +286,7 @@ _jvms: dict[tuple[str, str | None, int], tuple[subprocess.Popen[bytes], Any]] = 
 _starting = threading.Lock()
 
 
-def _gateway(entry: str) -> Any:
+def start_gateway(entry: str) -> Any:
     """Return the gateway to the JVM that logs in by this JAAS entry; it ends with this process."""
     key = (entry, _krb5_conf(), os.getpid())
     with _starting:
@@ -295,7 +295,7 @@ def _gateway(entry: str) -> Any:
         return _jvms[key][1]
 
 
-def _end(entry: str) -> None:
+def end_gateway(entry: str) -> None:
     with _starting:
         if ended := _jvms.pop((entry, _krb5_conf(), os.getpid()), None):
             ended[0].kill()

@@ -78,7 +78,7 @@ def unusable(given: Mapping[str, Any]) -> Iterator[str]:
         )
     if given.get(_METHOD) == "oidc" and not tls.not_a_path(given, _CA[0]):
         try:
-            _trusted(given)
+            trust_token_endpoint(given)
         except tls.Unusable as error:
             yield from error.args
 
@@ -155,7 +155,7 @@ def _extensions(given: Mapping[str, Any]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def _trusted(given: Mapping[str, Any]) -> ssl.SSLContext:
+def trust_token_endpoint(given: Mapping[str, Any]) -> ssl.SSLContext:
     """Return what the token endpoint is checked with: `https.ca`, or the connection's own CA."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls.trust(context, given, _ca_name(given))
@@ -258,7 +258,7 @@ class TokenProvider:
                 data=form,
                 auth=(given[_CLIENT], given[_SECRET]),
                 headers={"Accept": "application/json"},
-                verify=_trusted(given),
+                verify=trust_token_endpoint(given),
                 timeout=_PATIENCE,
                 trust_env=url.startswith("https:"),  # in clear no proxy may see the secret
             )

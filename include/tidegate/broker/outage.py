@@ -20,10 +20,12 @@ from tidegate.broker.cluster import Cluster
 
 PATIENCE = 20.0
 """Seconds: if no broker has answered any probe for so long, all are out."""
-_INTERVAL = 2.0  # seconds between probes
-_SHORT = 2.0  # the patience, in seconds, of a probe whose failure decides nothing alone
-_LAST = 5.0  # the patience, in seconds, when Spark has failed: on a busy machine answers are late
-_RETRY = 0.5  # seconds after a refused connection, and between looks at new addresses
+LOOKS_APART = 2.0  # seconds between probes
+SHORT_WAIT = 2.0  # the patience, in seconds, of a probe whose failure decides nothing alone
+LAST_WAIT = (
+    5.0  # the patience, in seconds, when Spark has failed: on a busy machine answers are late
+)
+RETRY_AFTER = 0.5  # seconds after a refused connection, and between looks at new addresses
 # ApiVersions, version 0: a broker of any version answers it, and before a login.
 _REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 
@@ -57,7 +59,7 @@ class BrokerWatch:
         if self._stopped:
             return f"no broker has answered for {PATIENCE:.0f} s, and Spark was stopped"
         self._addresses.resolve()
-        if not answers(self._addresses.known, tls=self._tls, patience=_LAST):
+        if not answers(self._addresses.known, tls=self._tls, patience=LAST_WAIT):
             return "no broker answers, and Spark has failed"
         return None
 
@@ -65,7 +67,7 @@ class BrokerWatch:
         # Whatever the client throws: the brokers that the connection names are known.
         with contextlib.suppress(Exception), Cluster(self._kafka) as cluster:
             self._addresses.resolve(cluster.brokers())
-        while not self._ended.wait(_INTERVAL):
+        while not self._ended.wait(LOOKS_APART):
             if not self._is_out() or self._ended.is_set():
                 continue
             self._stopped = True
@@ -74,15 +76,15 @@ class BrokerWatch:
 
     def _is_out(self) -> bool:
         known = self._addresses.known
-        if known and answers([random.choice(tuple(known))], tls=self._tls, patience=_SHORT):
+        if known and answers([random.choice(tuple(known))], tls=self._tls, patience=SHORT_WAIT):
             return False
-        if known and answers(known, tls=self._tls, patience=_SHORT):
+        if known and answers(known, tls=self._tls, patience=SHORT_WAIT):
             return False
         self._addresses.resolve()
-        if answers(known, tls=self._tls, patience=PATIENCE - 3 * _SHORT):
+        if answers(known, tls=self._tls, patience=PATIENCE - 3 * SHORT_WAIT):
             return False
         # This process may have been paused, and missed the answers: ask once more.
-        return not answers(known, tls=self._tls, patience=_SHORT)
+        return not answers(known, tls=self._tls, patience=SHORT_WAIT)
 
 
 class Addresses:
@@ -128,7 +130,7 @@ async def _one_answers(
             return False
         for broker in set(brokers) - asked.keys():
             asked[broker] = asyncio.create_task(_answer(*broker, tls))
-        pause = asyncio.create_task(asyncio.sleep(min(left, _RETRY)))
+        pause = asyncio.create_task(asyncio.sleep(min(left, RETRY_AFTER)))
         await asyncio.wait([pause, *asked.values()], return_when=asyncio.FIRST_COMPLETED)
     return True
 
@@ -151,4 +153,4 @@ async def _answer(host: str, port: int, tls: ssl.SSLContext | None) -> None:
         except (EOFError, ConnectionResetError, BrokenPipeError, ssl.SSLError):
             return
         except OSError:
-            await asyncio.sleep(_RETRY)
+            await asyncio.sleep(RETRY_AFTER)

@@ -14,7 +14,7 @@ from typing import Self
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
 
-_INTERVAL = 5.0  # seconds between looks
+LOOKS_APART = 5.0  # seconds between looks
 
 
 class TargetWatch:
@@ -41,14 +41,14 @@ class TargetWatch:
         self._ended.set()
 
     def _watch(self) -> None:
-        while not self._ended.wait(_INTERVAL):
+        while not self._ended.wait(LOOKS_APART):
             with contextlib.suppress(Exception), Cluster(self._kafka) as cluster:
                 while not self._ended.is_set():
                     if changed := self._look(cluster):
                         self.changed = changed
                         self._stop()
                         return
-                    self._ended.wait(_INTERVAL)
+                    self._ended.wait(LOOKS_APART)
 
     def _look(self, cluster: Cluster) -> list[str]:
         found = cluster.identities(self._topic_ids)

@@ -18,7 +18,7 @@ from tidegate.lake.store import open_store
 from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest, Spec
 
-_LONG = 5_000  # entries; reading them takes seconds, or minutes on an object store
+LONG_LEDGER = 5_000  # entries; reading them takes seconds, or minutes on an object store
 _SKEW, _TOO_SKEWED = 60.0, 1800.0  # seconds; the sweeper's grace is an hour
 
 
@@ -33,7 +33,7 @@ def check_lake(spec: Spec) -> Iterator[Line]:
     ledger = Ledger(store, spec.name)
     fold = ledger.fold
     says = f"{counted(fold.n, 'entry', 'entries')}, {counted(len(fold.live), 'live commit')}"
-    if fold.n - ledger.checkpoint > _LONG:
+    if fold.n - ledger.checkpoint > LONG_LEDGER:
         says += f", {fold.n - ledger.checkpoint:,} since the last checkpoint"
         yield warning("ledger", says, f"`tidegate checkpoint {spec.name}`, or tidegate_maintenance")
     else:

@@ -58,7 +58,8 @@ def changed(settings: Mapping[str, Any], spec: EgressSpec) -> list[str]:
         f"{name}.{key}" if key else name
         for name, was in settings.items()
         for key in (was if isinstance(was, Mapping) else [""])
-        if (was[key] != now[name].get(key) if key else was != now.get(name))
+        if key != "line_ends"  # it follows from format and options
+        and (was[key] != now[name].get(key) if key else was != now.get(name))
     ]
 
 

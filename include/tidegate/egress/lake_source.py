@@ -82,7 +82,7 @@ def files_and_counts(
         spans[r.topic][r.partition] = r.start, r.end
     counts = {f"{plan.topics[r.topic]}/{r.partition}": 0 for r in window}
     files = []
-    for file in _checked_files(lake, plan):
+    for file in check_committed_files(lake, plan):
         files.append((file.topic, lake.store.native(file.path)))
         for p, rows in rows_within(lake.store, file, spans[file.topic]).items():
             counts[f"{plan.topics[file.topic]}/{p}"] += rows
@@ -99,7 +99,7 @@ def largest_record(lake: SourceLake, plan: Plan) -> int | None:
     return max((each.largest for each in manifests if each.largest is not None), default=None)
 
 
-def _checked_files(lake: SourceLake, plan: Plan) -> list[LakeFile]:
+def check_committed_files(lake: SourceLake, plan: Plan) -> list[LakeFile]:
     """Return the files of a plan's window, each of its committed size.
 
     LakeDamaged if one differs in two listings: a file that was placed or replaced between listing

@@ -102,7 +102,7 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
     lake = open_lake_of(planned, run.stores, run.pipelines) if planned.chunks else None
     if planned.id in ledger.fold.claims:  # files of unclaimed plans were checked above
         _refuse_changed_files(planned, run.stores)
-    target = _check_target(run, planned)
+    target = check_same_target(run, planned)
     refuse_contradictions(run.spec, run.kafka)
     refuse_unordered(planned, target)
     rows = rows_of(planned, lake)
@@ -121,7 +121,7 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
         if lake:
             # Checked again: Spark may have read for hours.
             open_lake_of(planned, run.stores, run.pipelines)
-        target = _check_target(run, planned)
+        target = check_same_target(run, planned)
         delivery = Delivery(
             plan_id=planned.id,
             attempt=claim.attempt,
@@ -297,7 +297,7 @@ def _fail(
             files=sorted(refused["files"]),
         )
     if isinstance(failure, IdentityChanged):
-        _check_target(run, plan)  # raises it with the number of records
+        check_same_target(run, plan)  # raises it with the number of records
     if failure is None or isinstance(failure, StageFailed):
         raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
     raise failure
@@ -326,7 +326,7 @@ def _refuse_changed_files(plan: Plan, stores: Stores) -> None:
         )
 
 
-def _check_target(run: EgressRun, plan: Plan) -> TargetSurvey:
+def check_same_target(run: EgressRun, plan: Plan) -> TargetSurvey:
     """Survey the target again; IdentityChanged if it is not the one that was planned."""
     now = survey(run, make=False)
     planned = {topic: each.topic_id for topic, each in (plan.target or {}).items()}

@@ -16,7 +16,7 @@ TaskEnded = Callable[[Mapping[str, Any]], bool]
 
 _PATIENCE = 15.0  # seconds for a JVM whose parent is dead to end
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-_held: set[str] = set()
+held_attempts: set[str] = set()
 
 
 @contextmanager
@@ -26,11 +26,11 @@ def held() -> Iterator[str]:
     A program may call `tidegate.run` again in the same process.
     """
     attempt = secrets.token_hex(8)
-    _held.add(attempt)
+    held_attempts.add(attempt)
     try:
         yield attempt
     finally:
-        _held.discard(attempt)
+        held_attempts.discard(attempt)
 
 
 def sender_identity(
@@ -44,7 +44,7 @@ def sender_identity(
         "host": socket.gethostname(),
         **_pid_namespace(),
         "pid": os.getpid(),
-        "started": _start_time(os.getpid()),
+        "started": start_time(os.getpid()),
         "task": None if task is None else dict(task),
         **({"application": dict(application)} if application else {}),
     }
@@ -105,20 +105,20 @@ def _visible_state(sender: Mapping[str, Any], attempt: str) -> bool | None:
     be seen from here.
     """
     here = _pid_namespace()
-    visible = {name: sender[name] for name in here} == here and _sees_all_processes()
+    visible = {name: sender[name] for name in here} == here and sees_all_processes()
     running = _is_running(sender) if visible else None
-    return attempt in _held if running and sender["pid"] == os.getpid() else running
+    return attempt in held_attempts if running and sender["pid"] == os.getpid() else running
 
 
 def _is_running(sender: Mapping[str, Any]) -> bool | None:
     """Say whether a sender's process runs; None if its pid exists and may not be inspected."""
     try:
-        return bool(_start_time(sender["pid"]) == sender["started"])
+        return bool(start_time(sender["pid"]) == sender["started"])
     except PermissionError:
         return None
 
 
-def _sees_all_processes() -> bool:
+def sees_all_processes() -> bool:
     """Say whether /proc shows the processes of other users; `hidepid` may hide them.
 
     A readable process 1 of another user is proof. One of the same user is not: in a container it
@@ -147,7 +147,7 @@ def _pid_namespace() -> dict[str, str]:
     }
 
 
-def _start_time(pid: int) -> int | None:
+def start_time(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it does not run.
 
     Raises PermissionError where /proc lists it and shows nothing else of it.

@@ -23,7 +23,7 @@ from tidegate.runs.run import OpenRun, Run
 from tidegate.spark.task_size import files, splits
 
 FORMAT = 1
-_MANY_TASKS = 100_000  # in a driver of 1 GB
+MANY_TASKS = 100_000  # in a driver of 1 GB
 
 
 def explain(opened: OpenRun[Run]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def explain(opened: OpenRun[Run]) -> dict[str, Any]:
 def _notices_of_tasks(plan: Plan, cores: int, options: Mapping[str, str]) -> Iterator[str]:
     per_file = plan.byte_settings["max_records_per_file"]
     tasks = (sum(n for n, _ in splits(w, cores, per_file, options)) for w in plan.chunks)
-    if (most := max(tasks, default=0)) > _MANY_TASKS:
+    if (most := max(tasks, default=0)) > MANY_TASKS:
         yield (
             f"options: a chunk has {most:,} tasks: Spark's driver needs memory for each; give a "
             "larger maxRecordsPerPartition, or a smaller minPartitions"

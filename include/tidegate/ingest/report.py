@@ -86,7 +86,7 @@ def details(
     return {
         "records": plan.records,
         "commits": [
-            _whole_commit(opened, commits[each["chunk"]][1], each) for each in summary["commits"]
+            describe_commit(opened, commits[each["chunk"]][1], each) for each in summary["commits"]
         ],
         "gaps": [gap.to_json() for gap in fold.gaps if gap.by == run.run_id],
         "taken_up": note.get("taken_up", {}),
@@ -103,7 +103,7 @@ def _accounts(commit: Commit) -> dict[str, dict[str, dict[str, int]]]:
     }
 
 
-def _whole_commit(
+def describe_commit(
     opened: OpenRun[Run], commit: Commit, summary: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Add proofs, versions and files to the summary of a commit."""

@@ -38,7 +38,7 @@ from tidegate.runs.steps import StepProgress
 from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate.spark.job_files import terminal_if_refused
 
-_LOOK_AGAIN = 1.0  # seconds
+LOOKS_FOR_CHUNKS_APART = 1.0  # seconds
 # How an application may end; the chunks that it has finished are sealed nevertheless.
 _OF_SPARK = (
     StageFailed, OutOfMemory, BrokerUnreachable, ConfigurationError, NotAuthenticated, NotAuthorised
@@ -202,7 +202,7 @@ def _sealing(
     def seal() -> None:
         import_module("tidegate.lake.footers")  # and PyArrow, while Spark starts
         waiting, began, told = list(started), time.monotonic(), 0
-        while len(waiting) > 1 and not ended.wait(_LOOK_AGAIN):
+        while len(waiting) > 1 and not ended.wait(LOOKS_FOR_CHUNKS_APART):
             try:
                 finished = list(takewhile(is_finished, waiting))
                 sealing.seal(opened, plan, finished, epochs, outcomes, just_read=True)

@@ -151,7 +151,7 @@ def publish_sealed(
             manifest = sealed[number]
             # Of a single chunk nothing was done since it was listed.
             listed = staged[manifest.attempt] if len(sealed) == 1 else None
-            n = _committed(store, ledger, plan, manifest, run, listed)
+            n = append_commit(store, ledger, plan, manifest, run, listed)
         except TidegateError as error:
             if error.kind == "transient":
                 raise
@@ -180,7 +180,7 @@ def _commits(fold: Fold, plan: Plan) -> dict[int, int]:
     return {number: n for number, n in found if n is not None}
 
 
-def _committed(
+def append_commit(
     store: Store,
     ledger: Ledger,
     plan: Plan,

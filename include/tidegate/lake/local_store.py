@@ -45,7 +45,7 @@ class LocalStore:
                 created = target.read_bytes() == data
             finally:
                 temporary.unlink(missing_ok=True)
-            _fsync_directory(target.parent)  # the loser of a race too: it acts on what it has read
+            fsync_directory(target.parent)  # the loser of a race too: it acts on what it has read
         return created
 
     def get(self, path: str) -> bytes | None:
@@ -105,7 +105,7 @@ class LocalStore:
                     refuse_another_size(self.uri(source), self._at(source).stat().st_size, size)
                     with contextlib.suppress(FileExistsError):
                         self._link_or_copy(self._at(source), final)
-            _fsync_directory(final.parent)
+            fsync_directory(final.parent)
         if (there := self.size(target)) is not None:  # else it was replaced meanwhile
             refuse_another_size(self.uri(target), there, size)
 
@@ -172,7 +172,7 @@ class LocalStore:
                 directories.update((self.root / path).parents)
             for directory in directories:
                 if directory.is_relative_to(self.root):
-                    _fsync_directory(directory)
+                    fsync_directory(directory)
 
     def delete(self, *paths: str) -> None:
         with as_lake_errors(self.url):
@@ -183,7 +183,7 @@ class LocalStore:
                     directories.add(self._at(path).parent)
             for directory in directories:
                 with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
-                    _fsync_directory(directory)
+                    fsync_directory(directory)
 
     def prune(self, prefix: str) -> None:
         for directory, _, _ in os.walk(self._at(prefix), topdown=False):
@@ -208,7 +208,7 @@ class LocalStore:
         self._make_directory(directory.parent)
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o750)
-        _fsync_directory(directory.parent)
+        fsync_directory(directory.parent)
 
 
 def _file_uri(path: Path) -> str:
@@ -225,7 +225,7 @@ def _write_durably(path: Path, content: IO[bytes]) -> None:
         os.fsync(file.fileno())
 
 
-def _fsync_directory(directory: Path) -> None:
+def fsync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

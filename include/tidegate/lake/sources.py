@@ -200,7 +200,7 @@ def _footers(
     at = fit = 0
     while at < len(files) and fit < most:
         batch = files[at : at + min(_AHEAD, most - fit)]
-        footers = list(in_parallel(lambda file: _footer(source, file.name), batch))
+        footers = list(in_parallel(lambda file: read_footer(source, file.name), batch))
         at += len(batch)
         fit += sum(
             not isinstance(footer, str) and columns in (None, footer.columns) for footer in footers
@@ -208,7 +208,7 @@ def _footers(
         yield from zip(batch, footers, strict=True)
 
 
-def _footer(source: SourceFiles, name: str) -> _Footer | str:
+def read_footer(source: SourceFiles, name: str) -> _Footer | str:
     """Return a file's footer, or why it is broken; SourceUnavailable if a retry may help."""
     try:
         with source.open(name) as file:

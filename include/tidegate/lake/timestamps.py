@@ -41,7 +41,9 @@ def first_since(
         and any(map(file.overlaps, spans.values()))
     ]
     paths = [path for _, path in files]
-    newest = dict(zip(paths, store.each(lambda path: _latest(store, path), paths), strict=True))
+    newest = dict(
+        zip(paths, store.each(lambda path: latest_timestamp(store, path), paths), strict=True)
+    )
     parts = sorted((part, path) for file, path in files for part in file.parts)
     for ms, each in spans.items():
         for part, path in parts:
@@ -72,7 +74,7 @@ def _commits_over(fold: Fold, topic_id: str, spans: Iterable[Spans]) -> list[int
     return sorted(commits)
 
 
-def _latest(store: Store, path: str) -> int:
+def latest_timestamp(store: Store, path: str) -> int:
     """Return the latest timestamp of a file, in microseconds."""
     with opened_committed(store, path) as file:
         metadata = pq.read_metadata(file)

@@ -24,7 +24,7 @@ LookUp = Callable[[str], tuple[int, str]]
 """Returns status and body of a page, or raises OSError."""
 
 _CLIENT = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
-_TIMEOUT = 60  # seconds; the client itself tries for 15 minutes
+CLIENT_TIMEOUT = 60  # seconds; the client itself tries for 15 minutes
 _ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
 # States of the node manager's ContainerState in which no process runs any more.
 _NO_PROCESS = frozenset(
@@ -57,10 +57,10 @@ def client(spark_home: Path) -> Ask:
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                errors="replace", timeout=_TIMEOUT, check=False,
+                errors="replace", timeout=CLIENT_TIMEOUT, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise OSError(f"no answer within {_TIMEOUT} s") from None
+            raise OSError(f"no answer within {CLIENT_TIMEOUT} s") from None
         if done.returncode:
             # What is thrown names the address; its cause does not.
             lines = [line for line in done.stderr.splitlines() if not line.startswith("Caused by")]

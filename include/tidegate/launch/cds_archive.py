@@ -19,7 +19,7 @@ _KEPT = 3  # archives of 170 MB: this one, and those of other environments on th
 
 def find() -> Path | None:
     """Return the archive for this JDK and this class path, if there is one that may be read."""
-    key = _key()
+    key = archive_key()
     with contextlib.suppress(OSError):
         for archive in _directory().glob(f"{key}-*.jsa"):
             # A truncated archive crashes the JVM, which does not compare the size.
@@ -42,7 +42,7 @@ def create() -> Iterator[Path | None]:
             return
         for unfinished in directory.glob("*.new"):
             unfinished.unlink()
-        key = _key()
+        key = archive_key()
         new = directory / f"{key}.new"
         yield new
         if new.is_file():
@@ -56,7 +56,7 @@ def _directory() -> Path:
     return jars.cache_dir() / "cds"
 
 
-def _key() -> str:
+def archive_key() -> str:
     java = jars.java().resolve()
     release = java.parents[1] / "release"
     parts = [str(java), release.read_text() if release.is_file() else ""]

@@ -50,7 +50,7 @@ _KEPT_BY_YARN = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN"
 _TAG = re.compile(r"[a-z0-9_-]{1,91}")
 _NONCE = 12  # bytes
 _PATIENCE = 60.0  # seconds for an application that was killed to end
-_LOOK_AGAIN = 2.0
+LOOKS_AT_DRIVER_APART = 2.0
 _MOST_TRIES = 10
 
 logger = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ def _awaited(
         if why not in said:
             logger.info("attempt %s: %s; looking again", attempt.name, why)
             said.add(why)
-        time.sleep(_LOOK_AGAIN)
+        time.sleep(LOOKS_AT_DRIVER_APART)
 
 
 def _kill(tag: str, ask: Ask, said: set[str]) -> None:

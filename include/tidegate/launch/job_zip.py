@@ -12,7 +12,7 @@ import tidegate
 from tidegate.errors import ConfigurationError
 from tidegate.launch import jars
 
-_PACKAGE = Path(tidegate.__file__).parent
+PACKAGE = Path(tidegate.__file__).parent
 _MODULES = ("__init__", "errors", "faults")
 _PACKAGES = ("core", "settings", "spark")
 
@@ -28,7 +28,7 @@ def build() -> Path:
     path = jars.cache_dir() / "zips" / f"tidegate-{tidegate.__version__}-{digest}.zip"
     try:
         if not path.is_file():
-            _write(path, content)
+            write_whole(path, content)
     except OSError as error:
         raise ConfigurationError(
             f"{path} is missing, and cannot be written: {error.strerror}: run `tidegate jars` as a "
@@ -37,7 +37,7 @@ def build() -> Path:
     return path
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write a file as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=path.parent) as directory:
@@ -48,13 +48,13 @@ def _write(path: Path, content: bytes) -> None:
 
 def _content() -> bytes:
     """Return the zip's bytes, which are the same for the same modules."""
-    sources = [_PACKAGE / f"{name}.py" for name in _MODULES]
+    sources = [PACKAGE / f"{name}.py" for name in _MODULES]
     for name in _PACKAGES:
-        sources += sorted((_PACKAGE / name).rglob("*.py"))
+        sources += sorted((PACKAGE / name).rglob("*.py"))
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for source in sources:
-            entry = zipfile.ZipInfo(source.relative_to(_PACKAGE.parent).as_posix())
+            entry = zipfile.ZipInfo(source.relative_to(PACKAGE.parent).as_posix())
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, source.read_bytes(), zipfile.ZIP_DEFLATED)
     return content.getvalue()

@@ -67,7 +67,7 @@ class SparkOutput:
         self.causes: list[str] = []
         self.path: Path | None = None
         with contextlib.suppress(OSError, ConfigurationError):
-            self.path = _create(name)
+            self.path = create_log(name)
 
     def shown(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the lines that people are to see, each warning once, and then the counts."""
@@ -155,7 +155,7 @@ def _is_repeated(line: str, warnings: dict[str, tuple[str, int]]) -> bool:
     return bool(count)
 
 
-def _create(name: str) -> Path:
+def create_log(name: str) -> Path:
     """Create the file, and delete old ones: not the latest, nor any that was written to today."""
     directory = jars.cache_dir() / "logs"
     directory.mkdir(parents=True, exist_ok=True)

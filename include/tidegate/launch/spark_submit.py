@@ -23,7 +23,7 @@ from tidegate.launch.spark_output import SparkOutput, failure
 from tidegate.launch.submission import Submission as Submission
 from tidegate.launch.submission import of_job
 
-_END = 10.0  # seconds that an application may take to end when it is asked to
+TIME_TO_END = 10.0  # seconds that an application may take to end when it is asked to
 _GRACE = 1.0  # seconds more before it is killed
 
 
@@ -55,7 +55,7 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
     with (
         killed_on_error(application, log),
         subprocess.Popen(
-            _command(application, master),
+            render_command(application, master),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -145,7 +145,7 @@ def _terminated_on_error(process: subprocess.Popen[str]) -> Iterator[None]:
 def _await_driver(process: subprocess.Popen[str]) -> None:
     """Wait until nobody holds Spark's output, at most 10 seconds: Python ends after its Java."""
     assert process.stdout is not None
-    output, deadline = process.stdout.fileno(), time.monotonic() + _END
+    output, deadline = process.stdout.fileno(), time.monotonic() + TIME_TO_END
     while (left := deadline - time.monotonic()) > 0:
         if select.select([output], [], [], left)[0] and not os.read(output, 1 << 16):
             return
@@ -153,7 +153,7 @@ def _await_driver(process: subprocess.Popen[str]) -> None:
 
 def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
-    _kill_if_alive(process, _END)
+    _kill_if_alive(process, TIME_TO_END)
 
 
 def _kill_if_alive(process: subprocess.Popen[str], patience: float) -> None:
@@ -163,7 +163,7 @@ def _kill_if_alive(process: subprocess.Popen[str], patience: float) -> None:
         process.kill()
 
 
-def _command(application: Submission, master: str) -> list[str]:
+def render_command(application: Submission, master: str) -> list[str]:
     command = [application.binary, "--master", master, "--name", application.name]
     if application.jars:
         command += ["--jars", ",".join(application.jars)]

@@ -15,7 +15,7 @@ from tidegate.orchestration.connections import ask_api
 VARIABLE = "tidegate_deployment"
 
 _DESCRIPTION = "Names this Airflow deployment in Tidegate's claims; never change it"
-_SETTLED = 1.0  # seconds until the id of another task that makes one now is stored
+SETTLED_AFTER = 1.0  # seconds until the id of another task that makes one now is stored
 
 
 def identity() -> str:
@@ -27,7 +27,7 @@ def identity() -> str:
     """
     if (known := _stored()) is None:
         Variable.set(VARIABLE, secrets.token_hex(8), description=_DESCRIPTION)
-        time.sleep(_SETTLED)
+        time.sleep(SETTLED_AFTER)
         known = _stored()
     if known is None:
         raise AirflowUnavailable(f"Variable {VARIABLE!r} was created, and cannot be read back")

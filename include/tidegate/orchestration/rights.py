@@ -25,7 +25,7 @@ _BY_REQUEST, _BY_A_DAG = "manual", "operator_triggered"
 
 def sign(dag_id: str, pipeline: str, user: str) -> str:
     """Return the signature that this user may trigger the pipeline's own DAG."""
-    return _signature(_secrets()[0], dag_id, pipeline, user)
+    return _signature(known_secrets()[0], dag_id, pipeline, user)
 
 
 def check(context: Context, pipeline: str) -> str:
@@ -39,7 +39,7 @@ def check(context: Context, pipeline: str) -> str:
     user: str | None = run.triggering_user_name
     if run.run_type == _BY_A_DAG:
         return user or run.run_id
-    secrets = _secrets()
+    secrets = known_secrets()
     given = (run.conf or {}).get(KEY) if run.run_type == _BY_REQUEST else None
     if user and isinstance(given, str):
         for secret in secrets:
@@ -60,7 +60,7 @@ def _signature(secret: str, dag_id: str, pipeline: str, user: str) -> str:
     return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
-def _secrets() -> list[str]:
+def known_secrets() -> list[str]:
     """Return the keys that API server and workers share, the newest first."""
     from airflow.configuration import conf
 

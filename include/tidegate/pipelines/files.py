@@ -34,7 +34,7 @@ _LONGEST = 1_000  # characters of a key's path
 _SAID = re.compile(r"^(?P<key>kind|schedule):(?P<value>[^\n]*)$", re.MULTILINE)
 _COMMENT = re.compile(r"[ \t]#")
 ENDINGS = (".yaml", ".yml")
-_CHECKOUT = Path(__file__).parents[3]
+CHECKOUT = Path(__file__).parents[3]
 _SET = "set TIDEGATE_PIPELINES to the directory of the pipeline files"
 
 
@@ -45,8 +45,8 @@ def directory() -> Path:
     """
     if named := os.environ.get("TIDEGATE_PIPELINES"):
         return Path(named)
-    if (_CHECKOUT / "pyproject.toml").is_file():
-        return _CHECKOUT / "include" / "pipelines"
+    if (CHECKOUT / "pyproject.toml").is_file():
+        return CHECKOUT / "include" / "pipelines"
     raise ConfigurationError(f"no directory of pipeline files is known; {_SET}")
 
 

@@ -23,7 +23,7 @@ from tidegate.samples.decoded_by_spark import KeyAndValue, decoded
 RECORDS = 100
 """At most so many records of a topic are sampled."""
 _PARTITIONS = 32  # of a topic, those with the most records
-_BYTES = 64 * 2**20  # of all topics
+SAMPLED_BYTES = 64 * 2**20  # of all topics
 _NO = ("no", "beyond")
 _PREFIX = "value_"
 
@@ -37,7 +37,7 @@ class Proposal(NamedTuple):
 
 def proposed(spec: Ingest, kafka: KafkaCluster, topics: Sequence[str]) -> dict[str, Proposal]:
     """Return a proposal for each topic that has records. Raises the errors of a broker."""
-    sampled = _sampled(spec, kafka, topics, RECORDS)
+    sampled = sample_records(spec, kafka, topics, RECORDS)
     return {topic: Proposal(decoder(_values(each)), len(each)) for topic, each in sampled.items()}
 
 
@@ -50,7 +50,7 @@ def fit(
     the sample. `value` is how values can be decoded so that more of them fit; null if that is
     declared, or not known. Raises the errors of a broker, and those of `decoded`.
     """
-    sampled = _sampled(spec, kafka, resolved(spec, kafka, Fold()).topics, most)
+    sampled = sample_records(spec, kafka, resolved(spec, kafka, Fold()).topics, most)
     declared = {topic: how for topic in sampled if (how := of_topic(spec.decoding, topic))}
     given = {topic: sampled[topic] for topic in declared}
     rows = decoded(given, declared, spark, spec.spark.settings)
@@ -97,7 +97,7 @@ def better_than(declared: Decoding, values: list[bytes], faults: Iterable[str]) 
     return None
 
 
-def _sampled(
+def sample_records(
     spec: Ingest, kafka: KafkaCluster, topics: Sequence[str], most: int
 ) -> dict[str, list[KeyAndValue]]:
     """Return the keys and values of at most about so many of the newest records of each topic.
@@ -119,7 +119,7 @@ def _sampled(
             for record in records(r, spec.isolation):
                 newest.append((record.key, record.value))
                 size += _size(newest[-1])
-                while size > _BYTES // len(ranges) and len(newest) > 1:
+                while size > SAMPLED_BYTES // len(ranges) and len(newest) > 1:
                     size -= _size(newest.popleft())
             if newest:
                 found.setdefault(r.topic, []).extend(newest)

@@ -69,7 +69,7 @@ def failing_expression(source: RowSource, error: Exception) -> str | None:
     """Return how an expression has failed on the content of a row, without the row; else None."""
     if is_temporary(error):
         return None
-    found = next(filter(None, (_computed(message) for _, message in _thrown(error))), None)
+    found = next(filter(None, (_computed(message) for _, message in thrown_errors(error))), None)
     of = "where, `columns` or order_by" if source.where else "`columns` or order_by"
     return found and f"an expression of {of} fails on a row: {found[1]} (try_cast gives null)"
 
@@ -78,7 +78,7 @@ def is_temporary(error: Exception) -> bool:
     """Return whether a retry may succeed without a change of file or settings."""
     if isinstance(error, AnalysisException):
         return condition(error) == "PATH_NOT_FOUND"  # deleted since: the retry plans again
-    thrown = _thrown(error)
+    thrown = thrown_errors(error)
     # The message of an expression that fails quotes the row, which may be a line of a log.
     said = [message for _, message in thrown if not _computed(message)]
     names = [name for name, _ in thrown] + [each for text in said for each in _CLASS.findall(text)]
@@ -93,10 +93,10 @@ def _computed(message: str) -> re.Match[str] | None:
 
 def first_match(pattern: re.Pattern[str], error: Exception) -> re.Match[str] | None:
     """Return where a pattern is first found in the messages of an error's causes."""
-    return next((m for _, message in _thrown(error) if (m := pattern.search(message))), None)
+    return next((m for _, message in thrown_errors(error) if (m := pattern.search(message))), None)
 
 
-def _thrown(error: Exception) -> list[tuple[str, str]]:
+def thrown_errors(error: Exception) -> list[tuple[str, str]]:
     """Return class and message of an error and its causes."""
     return [(t.getClass().getName(), f"{t.getMessage() or ''}\n") for t in java_causes(error)]
 
@@ -139,6 +139,6 @@ def _why(source: RowSource, error: Exception) -> str | None:
         return None
     if isinstance(error, AnalysisException) or first_match(UNREADABLE, error):
         return f"cannot be read: {describe(error)}"
-    if any(name == "java.lang.StackOverflowError" for name, _ in _thrown(error)):
+    if any(name == "java.lang.StackOverflowError" for name, _ in thrown_errors(error)):
         return f"cannot be read: {describe(error)}"
     return failing_expression(source, error)

@@ -116,7 +116,7 @@ class Tokens:
         if self._expected:
             self._refuse_missing(spark)
         if self._tokens:
-            self._give_to(spark)
+            self.give_to(spark)
         try:
             yield
         except (CapturedException, Py4JJavaError) as error:
@@ -125,7 +125,7 @@ class Tokens:
                 raise NoToken(f"{self._why()}; a retry obtains a new one") from error
             raise
 
-    def _give_to(self, spark: SparkSession) -> None:
+    def give_to(self, spark: SparkSession) -> None:
         context = spark.sparkContext
         jvm, scala = context._jvm, context._jsc.sc()
         credentials = jvm.org.apache.hadoop.security.Credentials()

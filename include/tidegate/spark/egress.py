@@ -38,7 +38,7 @@ from tidegate.spark.received_job import received
 from tidegate.spark.target_records import LogLost, TooManyUnreadable
 from tidegate.spark.unchanged_rows import Inputs
 
-_MOST_SCANS = 400  # of files, by the tasks that each read one partition
+MOST_SCANS = 400  # of files, by the tasks that each read one partition
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +103,12 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
     log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, _count(inputs), checked)
     rest = _rest(spark, job, good) if job.resumed else good
     faults.point("send.before")
-    rows = _in_order(job, rest, inputs)
+    rows = order_rows(job, rest, inputs)
     largest = max((each["largest"] for each in inputs), default=0)
     if is_known:
         rows = unchanged_rows.observed(rows, inputs)
     try:
-        digests = _write(job, rows, answers, largest=largest)
+        digests = write_records(job, rows, answers, largest=largest)
     except SPARK_ERRORS as error:
         found = refusal_of(job, error, began=True) if is_known else error
         if found is error:
@@ -164,7 +164,7 @@ def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> DataFrame:
         raise Refused(str(error)) from error
 
 
-def _in_order(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
+def order_rows(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
     """Return the rows in their order within each group, each group in one task.
 
     A lake that keeps its partitions is not shuffled: of each the rows are read by a task of its
@@ -178,7 +178,7 @@ def _in_order(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, Any
         for p in sorted({p for each in inputs for p in each["placed"]})
     ]
     keeps = job.source.is_lake and job.columns["partition"].strip() == "partition"
-    if keeps and not job.resumed and 0 < len(places) * len(job.source.files) <= _MOST_SCANS:
+    if keeps and not job.resumed and 0 < len(places) * len(job.source.files) <= MOST_SCANS:
         rows = reduce(
             DataFrame.union,
             (
@@ -193,7 +193,9 @@ def _in_order(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, Any
     return rows.sortWithinPartitions("topic", "partition", *by)
 
 
-def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -> list[Any] | None:
+def write_records(
+    job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int
+) -> list[Any] | None:
     """Send rows; return what is observed of them, if anything."""
     options = producer_settings.render(
         job.options,

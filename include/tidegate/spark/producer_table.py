@@ -18,7 +18,7 @@ from tidegate.spark import producer_settings, records, target_records
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.failures import describe
 
-_FEWEST_ROWS = 100_000  # of fewer, all are read back in the time that asking takes
+FEWEST_ROWS = 100_000  # of fewer, all are read back in the time that asking takes
 _MOST_PARTITIONS = 500  # of the target
 _PATIENCE = 5.0  # seconds for the first record of each partition
 _LOOKED_AT = 50  # records of a partition, in which one of the plan is looked for
@@ -49,12 +49,12 @@ def before(spark: SparkSession, job: EgressJob, rows: int) -> Tables | None:
         or job.resumed
         or not producer_settings.numbers_records(job.producer, job.options)
         or not (is_local and job.source.is_lake and len(job.target) == 1)
-        or rows < _FEWEST_ROWS
+        or rows < FEWEST_ROWS
         or partitions > _MOST_PARTITIONS
     ):
         return None
     try:
-        tables = _look(spark, job, is_before=True)
+        tables = ask_leaders(spark, job, is_before=True)
     except NotProven:
         return None
     known = {(topic, p) for topic, each in job.target.items() for p in range(each.partitions)}
@@ -72,7 +72,7 @@ def sent(
 
     NotProven unless the tables prove it, and the first rows of the plan are what was to be sent.
     """
-    now = _look(spark, job, is_before=False)
+    now = ask_leaders(spark, job, is_before=False)
     rows = count_proof.proven(known, now, _wanted(job, inputs))
     _refuse_other_content(spark, job, good, {place: known[place].end for place in rows})
     return rows, {place: each.end for place, each in now.items()}
@@ -90,7 +90,7 @@ def _wanted(job: EgressJob, inputs: Sequence[Mapping[str, Any]]) -> dict[Place, 
     return wanted
 
 
-def _look(spark: SparkSession, job: EgressJob, *, is_before: bool) -> Tables:
+def ask_leaders(spark: SparkSession, job: EgressJob, *, is_before: bool) -> Tables:
     """Return what the leaders say of all partitions; NotProven if they do not.
 
     The elections enclose the tables: they are asked for first before sending, and last after it.
@@ -99,7 +99,7 @@ def _look(spark: SparkSession, job: EgressJob, *, is_before: bool) -> Tables:
         with target_records.admin_of(spark, job) as admin:
             topics = _topics(spark, job, admin)
             ends = _ends(spark, admin, topics) if is_before else {}
-            tables = _tables(spark, admin, topics)
+            tables = read_producers(spark, admin, topics)
             ends = ends or _ends(spark, admin, topics)
     except Py4JError as error:
         raise NotProven(f"its brokers do not say who has written: {describe(error)}") from error
@@ -142,7 +142,7 @@ def _ends(
     return found
 
 
-def _tables(
+def read_producers(
     spark: SparkSession, admin: Any, topics: Mapping[Place, tuple[str, int]]
 ) -> dict[Place, tuple[Producer, ...]]:
     """Return the producers of each partition, as its leader has them: a follower would answer."""

@@ -19,7 +19,7 @@ from tidegate.spark.row_frame import IDENTITY
 
 # The producer may still be sending when Spark takes it for done: the pieces of a batch that the
 # broker found too large. While records keep coming, read again: this often, after these seconds.
-_READS, _WAIT = 5, 2.0
+_READS, WAIT = 5, 2.0
 _NAMED = 20  # places of a broken order that are named
 _DECIDE = "`tidegate release` says whether to send all of it again, or to count it as sent"
 
@@ -79,7 +79,7 @@ def verify(
     no more records come; OrderBroken when they are out of order and the order is strict.
     """
     if job.resumed:  # a batch of a killed attempt may still be on its way
-        time.sleep(_WAIT)
+        time.sleep(WAIT)
     until = target_records.ends(spark, job)
     for reads_left in reversed(range(_READS)):
         try:
@@ -87,7 +87,7 @@ def verify(
             rows, duplicates = _compare(spark, job, good, found, inputs, until)
             break
         except ContentDiffers:
-            time.sleep(_WAIT)
+            time.sleep(WAIT)
             before, until = until, target_records.ends(spark, job)
             if before == until or not reads_left:
                 raise

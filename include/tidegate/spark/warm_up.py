@@ -61,7 +61,7 @@ def main() -> None:
             with contextlib.suppress(Exception):
                 ingest.read(spark, job, chunk).collect()
         _prepare_to_send(spark, Path(directory))
-    _load_kafka_client(spark)
+    load_kafka_client(spark)
     spark.stop()
 
 
@@ -86,7 +86,7 @@ def _rows(spark: SparkSession) -> DataFrame:
     )
 
 
-def _load_kafka_client(spark: SparkSession) -> None:
+def load_kafka_client(spark: SparkSession) -> None:
     """Load the classes that the consumer loads only when it reaches a broker."""
     jvm = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()

@@ -48,8 +48,8 @@ logger = logging.getLogger(__name__)
 # Shared by all requests: reloading the page while a broker hangs starts no more threads.
 _lock = threading.Lock()
 _pools: dict[tuple[str, str], ThreadPoolExecutor] = {}
-_answers: dict[str, tuple[float, Future[dict[str, Any]]]] = {}
-_down: dict[
+answer_cache: dict[str, tuple[float, Future[dict[str, Any]]]] = {}
+down_until: dict[
     str, tuple[float, str]
 ] = {}  # by connection: until when it counts as down, and its error
 _templates = Environment(
@@ -145,7 +145,7 @@ def _request(name: str) -> Future[dict[str, Any]]:
     Each pair of connection and lake has its own threads, so that one that hangs delays no other.
     """
     with _lock:
-        started, answer = _answers.get(name, (0.0, None))
+        started, answer = answer_cache.get(name, (0.0, None))
         if answer and (not answer.done() or time.monotonic() - started < FRESH):
             return answer
         try:
@@ -159,7 +159,7 @@ def _request(name: str) -> Future[dict[str, Any]]:
         if resources not in _pools:
             _pools[resources] = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tidegate-status")
         answer = _pools[resources].submit(_status, spec)
-        _answers[name] = time.monotonic(), answer
+        answer_cache[name] = time.monotonic(), answer
         return answer
 
 
@@ -168,12 +168,12 @@ def _status(spec: Spec) -> dict[str, Any]:
     if isinstance(spec, Egress):
         return egress_status(spec, STORES, files, footers=False)
     kafka = connections.kafka(spec)
-    until, why = _down.get(spec.kafka, (0.0, ""))
+    until, why = down_until.get(spec.kafka, (0.0, ""))
     down = why if time.monotonic() < until else None
     store = flows.store(spec)
     state = read_state(spec, store, kafka, down=down)
     if state.unreachable:
-        _down[spec.kafka] = time.monotonic() + TIMEOUT, state.problem or ""
+        down_until[spec.kafka] = time.monotonic() + TIMEOUT, state.problem or ""
     bars = {  # of each partition: (kind, cells) from left to right
         topic: {str(p): coverage_bar(each, BAR) for p, each in partitions.items()}
         for topic, partitions in intervals(state).items()

@@ -49,7 +49,7 @@ async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Re
         conf.pop(rights.KEY, None)
         pipeline = conf.get("pipeline")
         named = isinstance(pipeline, str) and is_pipeline_name(pipeline)
-        if named and (user := await _permitted_user(pipeline, scope)):
+        if named and (user := await permit_user(pipeline, scope)):
             with contextlib.suppress(ConfigurationError):  # no key: the run's tasks report it
                 conf[rights.KEY] = rights.sign(dag_id, pipeline, user)
         body = json.dumps(form).encode()
@@ -68,7 +68,7 @@ def _form(body: bytes) -> dict[str, Any] | None:
     return form if isinstance(form, dict) and isinstance(form.get("conf"), dict) else None
 
 
-async def _permitted_user(pipeline: str, scope: Scope) -> str | None:
+async def permit_user(pipeline: str, scope: Scope) -> str | None:
     """Return the name of the request's user, if they may trigger the pipeline's own DAG."""
     request = Request(scope)
     may = requires_access_dag("POST", DagAccessEntity.RUN, f"tidegate__{pipeline}")

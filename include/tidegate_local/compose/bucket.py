@@ -49,7 +49,7 @@ def ensure(environ: Mapping[str, str], *, timeout: float = _TIMEOUT) -> str:
         raise NoBucket(
             f"bucket {bucket!r} at {where.endpoint} takes no objects after {timeout:.0f} s: {error}"
         ) from None
-    if _is_open(f"{where.endpoint}/{bucket}"):
+    if is_open(f"{where.endpoint}/{bucket}"):
         raise NoBucket(f"the S3 server at {where.endpoint} answers without keys")
     return f"bucket {bucket!r} at {where.endpoint} takes objects"
 
@@ -63,7 +63,7 @@ def _try(client: Any, bucket: str) -> None:
         raise NoBucket(f"an object came back as {found!r}")
 
 
-def _is_open(url: str) -> bool:
+def is_open(url: str) -> bool:
     try:
         urllib.request.urlopen(url, timeout=10.0).close()
     except urllib.error.HTTPError:

@@ -38,7 +38,7 @@ def load(environ: Mapping[str, str], say: Say, *, timeout: float = _TIMEOUT) -> 
     bootstrap = _bootstrap(environ)
     sent = _flights(bootstrap, timeout)
     say(f"topic {TOPIC!r} at {bootstrap}: {sent:,} flights sent, all {FLIGHTS:,} are there")
-    airflow = _api(environ)
+    airflow = open_api(environ)
     _await_dags(airflow, {INGEST, BACK, MAINTENANCE}, timeout)
     for dag in (INGEST, BACK):
         run = airflow.complete(dag, _RUN, timeout=timeout)
@@ -52,7 +52,7 @@ def load(environ: Mapping[str, str], say: Say, *, timeout: float = _TIMEOUT) -> 
                 " this again to try again"
             )
     airflow.unpause(MAINTENANCE)
-    rows, distinct = _count(environ)
+    rows, distinct = count_flights(environ)
     if (rows, distinct) != (FLIGHTS, FLIGHTS):
         raise Difference(
             f"the lake holds {rows:,} rows, {distinct:,} distinct (partition, offset), and not the"
@@ -63,7 +63,7 @@ def load(environ: Mapping[str, str], say: Say, *, timeout: float = _TIMEOUT) -> 
     say(f"{rows:,} rows = {distinct:,} distinct (partition, offset) in {environ['TIDEGATE_LAKE']}")
 
 
-def _count(environ: Mapping[str, str]) -> tuple[int, int]:
+def count_flights(environ: Mapping[str, str]) -> tuple[int, int]:
     """Return the rows of the pipeline's lake, and its distinct (topic, partition, offset).
 
     By Arrow: the image has no DuckDB.
@@ -81,7 +81,7 @@ def _bootstrap(environ: Mapping[str, str]) -> str:
     return str(found.extra["bootstrap.servers"])
 
 
-def _api(environ: Mapping[str, str]) -> AirflowApi:
+def open_api(environ: Mapping[str, str]) -> AirflowApi:
     """Return a client of the API server that tasks use."""
     url = environ["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"].removesuffix("/execution/")
     if not (password := environ.get("AIRFLOW_ADMIN_PASSWORD")):

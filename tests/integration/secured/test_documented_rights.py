@@ -211,7 +211,7 @@ def test_write_denied_on_one_of_several_topics(
     )  # fmt: skip
     before = world.terminal.tree()
     with monkeypatch.context() as patched:
-        patched.setattr(in_process, "_submit", no_spark)
+        patched.setattr(in_process, "submit_here", no_spark)
         printed, _ = do(world, "egress")
     error = printed["error"]
     assert isinstance(error, dict)
@@ -233,7 +233,7 @@ def test_with_one_right_fewer(world: World, right: Right, monkeypatch: pytest.Mo
     """The work is refused before Spark starts, or goes on with a warning; both name the right."""
     prepare(world, right.work)
     if right.error:
-        monkeypatch.setattr(in_process, "_submit", no_spark)
+        monkeypatch.setattr(in_process, "submit_here", no_spark)
     for other in needed(right.work):
         if other != right:
             world.grant(other)

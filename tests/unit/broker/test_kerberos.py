@@ -148,7 +148,7 @@ def jvm(
         ),
     )
     gateway = SimpleNamespace(jvm=packages, new_array=lambda _, n: [None] * n)
-    monkeypatch.setattr(kerberos, "_gateway", lambda _: gateway)
+    monkeypatch.setattr(kerberos, "start_gateway", lambda _: gateway)
     return made
 
 
@@ -239,7 +239,7 @@ def test_a_kdc_that_is_silent(keytab: dict[str, str], monkeypatch: pytest.Monkey
         raise Py4JNetworkError("timed out")
 
     jvm(monkeypatch, Client(), login)
-    monkeypatch.setattr(kerberos, "_end", ended.append)
+    monkeypatch.setattr(kerberos, "end_gateway", ended.append)
     with pytest.raises(BrokerUnreachable, match="has not answered for 10 s"):
         KafkaSettings("k", keytab).for_python()
     assert len(ended) == 1

@@ -155,7 +155,13 @@ def test_what_accepts_and_closes_answers(tls: ssl.SSLContext | None, abruptly: b
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten all times; the cluster names no brokers but those of the connection."""
-    times = {"PATIENCE": 0.9, "_INTERVAL": 0.05, "_SHORT": 0.2, "_LAST": 0.5, "_RETRY": 0.05}
+    times = {
+        "PATIENCE": 0.9,
+        "LOOKS_APART": 0.05,
+        "SHORT_WAIT": 0.2,
+        "LAST_WAIT": 0.5,
+        "RETRY_AFTER": 0.05,
+    }
     for name, seconds in times.items():
         monkeypatch.setattr(outage, name, seconds)
     monkeypatch.setattr(outage, "Cluster", _unreachable)

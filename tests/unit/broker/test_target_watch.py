@@ -38,7 +38,7 @@ class Answers:
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[str], int, Answers]]:
     """Watch until something is noticed, or so many answers were given."""
-    monkeypatch.setattr(target_watch, "_INTERVAL", 0.001)
+    monkeypatch.setattr(target_watch, "LOOKS_APART", 0.001)
 
     def watch(*answers: Any, most: int = 20) -> tuple[list[str], int, Answers]:
         cluster, stops = Answers(*answers), [0]

@@ -75,7 +75,7 @@ def test_within_the_tries(
             raise answer
         return answer
 
-    monkeypatch.setattr(cluster, "_survey", survey)
+    monkeypatch.setattr(cluster, "survey_once", survey)
     settings = KAFKA.used_by("c", 3, 0.25)
     assert cluster.survey(settings, ["t"], "read_committed") == "seen"
     assert slept == [0.25, 0.25]

@@ -16,8 +16,8 @@ def test_waiting_is_told_by_one_of_several(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Again and again, and no longer than it lasts."""
-    monkeypatch.setattr(client_errors, "_FIRST", 0.02)
-    monkeypatch.setattr(client_errors, "_SILENCE", 0.02)
+    monkeypatch.setattr(client_errors, "FIRST_LINE_AFTER", 0.02)
+    monkeypatch.setattr(client_errors, "LINES_APART", 0.02)
     caplog.set_level(logging.INFO, client_errors.__name__)
     with connection_errors(KAFKA), connection_errors(KAFKA):
         give_up = time.monotonic() + 20

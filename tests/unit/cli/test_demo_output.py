@@ -165,7 +165,7 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> MadeUpAirflow:
     monkeypatch.setattr(stack.Stack, "api", lambda *_: found)
     monkeypatch.setattr("tidegate_local.airflow.password", lambda _: "secret")
     monkeypatch.setattr(flights, "load", lambda *_, months, **__: loads.pop(months, 0))
-    monkeypatch.setattr(demo, "_count", lambda _: (demo.FLIGHTS, demo.FLIGHTS, CARRIERS))
+    monkeypatch.setattr(demo, "count_rows", lambda _: (demo.FLIGHTS, demo.FLIGHTS, CARRIERS))
     monkeypatch.setattr(
         topic_digest, "read_all", lambda *_: [topic_digest.TopicDigest(demo.FLIGHTS, {0: "a"})] * 2
     )
@@ -227,7 +227,7 @@ def test_a_lake_that_is_not_the_year(
     run_demo: RunDemo, airflow: MadeUpAirflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result is printed all the same, then the difference."""
-    monkeypatch.setattr(demo, "_count", lambda _: (demo.FLIGHTS + 4, demo.FLIGHTS, CARRIERS))
+    monkeypatch.setattr(demo, "count_rows", lambda _: (demo.FLIGHTS + 4, demo.FLIGHTS, CARRIERS))
     result = FIRST.replace("336,776 rows =", "336,780 rows, but")
     error = (
         "Difference: /data/[b]/lake holds 336,780 rows, 336,776 distinct (partition, offset), and "

@@ -342,16 +342,16 @@ def test_a_run_that_skips_offsets_says_so(command):
 
 def test_a_run_says_what_earlier_attempts_staged(command, monkeypatch):
     """Rows that it has not staged, committed or not, are not counted as done in its time."""
-    commit = committing._committed
+    commit = committing.append_commit
 
     def only_the_first(store, ledger, plan, seal, *args):
         if seal.attempt.chunk == 1:
             raise LakeUnavailable("full")
         return commit(store, ledger, plan, seal, *args)
 
-    monkeypatch.setattr(committing, "_committed", only_the_first)
+    monkeypatch.setattr(committing, "append_commit", only_the_first)
     assert command.run("run", "p", "--run-id", "r1")[0] == 4
-    monkeypatch.setattr(committing, "_committed", commit)
+    monkeypatch.setattr(committing, "append_commit", commit)
     code, out, _ = command.run("run", "p", "--run-id", "r1")
     assert code == 0
     assert "150 rows in 12 s, 150 of them staged before (t 150); " in out
@@ -397,7 +397,7 @@ def test_a_store_that_is_away_is_not_asked_again(command, monkeypatch):
 
 def test_the_progress_of_a_run(command, monkeypatch):
     """A chunk that is sealed while Spark reads the next is told, with an estimate of the rest."""
-    monkeypatch.setattr(stage, "_LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(stage, "LOOKS_FOR_CHUNKS_APART", 0.01)
     manifests = command.world.root / "p/_tidegate/manifests"
 
     def wait():

@@ -235,7 +235,7 @@ def test_commits_that_are_not_in_place(spec, store, monkeypatch):
 
 
 def test_a_ledger_that_takes_long_to_open(spec, store, monkeypatch):
-    monkeypatch.setattr(lake, "_LONG", 2)
+    monkeypatch.setattr(lake, "LONG_LEDGER", 2)
     states, text = states_and_text(lake.check_lake(spec))
     assert states[0] == ("ledger", "warning")
     assert "3 entries, 1 live commit, 3 since the last checkpoint" in text

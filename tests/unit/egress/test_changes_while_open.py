@@ -69,7 +69,7 @@ def test_a_lake_that_was_unmounted(world: World, meanwhile: Any) -> None:
 def test_a_file_that_was_replaced(world: World, meanwhile: Any) -> None:
     """Its new rows are not sent as those of the plan; the next run plans and sends them."""
     world.put(a="one\n")
-    meanwhile(sending, "_check_target", lambda: world.put(a="other rows\n"))
+    meanwhile(sending, "check_same_target", lambda: world.put(a="other rows\n"))
     with pytest.raises(SourceChanged):
         world.send()
     assert world.ran == []

@@ -188,7 +188,7 @@ def test_a_window_by_time_that_cannot_be_sent_again(
     monkeypatch.setattr(Cluster, "__init__", lambda *_: None)
     monkeypatch.setattr(Cluster, "__exit__", lambda *_: None)
     monkeypatch.setattr(Cluster, "offsets_at", lambda *_: {"src": next(answers)})
-    monkeypatch.setattr(timestamps, "_latest", lambda *_: 0)  # its files are names only
+    monkeypatch.setattr(timestamps, "latest_timestamp", lambda *_: 0)  # its files are names only
     window = {
         **replay_of(NOON, ONE),
         "source_kafka": KafkaCluster("k", {"bootstrap.servers": "s:1"}),

@@ -34,7 +34,7 @@ AGAIN = {"asked": FileReplay("x", ("a",))}
 
 def before_the_claim(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Do something once, when a process has seen that its plan is not sealed, before it claims."""
-    real, done = sending._check_target, []
+    real, done = sending.check_same_target, []
 
     def check(*given: Any) -> Any:
         if not done:
@@ -42,7 +42,7 @@ def before_the_claim(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) 
             do()
         return real(*given)
 
-    monkeypatch.setattr(sending, "_check_target", check)
+    monkeypatch.setattr(sending, "check_same_target", check)
 
 
 @pytest.mark.parametrize("is_replay", [True, False])

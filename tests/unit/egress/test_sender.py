@@ -34,7 +34,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def sender_of(pid: int, **others: Any) -> dict[str, Any]:
-    return {**sender_identity(None), "pid": pid, "started": sender._start_time(pid), **others}
+    return {**sender_identity(None), "pid": pid, "started": sender.start_time(pid), **others}
 
 
 def test_we_live_until_we_give_an_attempt_up() -> None:
@@ -59,7 +59,7 @@ def test_what_another_process_holds_is_not_ours() -> None:
         claimed = sender_identity(None)
         if (pid := os.fork()) == 0:
             with held():
-                sender._held.clear()
+                sender.held_attempts.clear()
                 os._exit(not is_dead(claimed, attempt, never, patience=0))
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
 
@@ -71,7 +71,7 @@ def test_another_process_lives_until_it_is_killed(process: subprocess.Popen[byte
     process.send_signal(signal.SIGSTOP)
     assert not is_dead(claimed, ATTEMPT, never, patience=0)
     process.kill()
-    while sender._start_time(process.pid):
+    while sender.start_time(process.pid):
         time.sleep(0.01)
     assert is_dead(claimed, ATTEMPT, never, patience=0)
     process.wait()
@@ -104,9 +104,9 @@ def test_where_processes_are_hidden_nothing_is_proven_by_looking(
 ) -> None:
     """A /proc that hides other users' processes shows a living sender as gone."""
     claimed = sender_of(process.pid)
-    monkeypatch.setattr(sender, "_start_time", lambda _: None)
+    monkeypatch.setattr(sender, "start_time", lambda _: None)
     assert is_dead(claimed, ATTEMPT, never, patience=0)
-    monkeypatch.setattr(sender, "_sees_all_processes", lambda: False)
+    monkeypatch.setattr(sender, "sees_all_processes", lambda: False)
     assert not is_dead(claimed, ATTEMPT, never, patience=0)
     assert is_dead({**claimed, "task": {}}, ATTEMPT, lambda _: True, patience=0)
 

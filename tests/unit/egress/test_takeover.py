@@ -75,7 +75,7 @@ def yarn(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Yarn]:
         monkeypatch.setattr(application_state, "kill", fake.kill)
         monkeypatch.setattr(application_state, "not_ended", fake.not_ended)
         monkeypatch.setattr(application_state, "running", lambda *_: [])
-        monkeypatch.setattr(cluster_mode, "_LOOK_AGAIN", 0.01)
+        monkeypatch.setattr(cluster_mode, "LOOKS_AT_DRIVER_APART", 0.01)
         return fake
 
     return made
@@ -149,7 +149,7 @@ def test_while_its_submitter_may_run_nothing_is_ended(
 ) -> None:
     """The application may be what it waits for: the job stays, and YARN is not asked."""
     asked = yarn(None)
-    monkeypatch.setattr("tidegate.egress.sender._held", {ATTEMPT})
+    monkeypatch.setattr("tidegate.egress.sender.held_attempts", {ATTEMPT})
     store.create(OWN.directory + JOB, b"encrypted")
     why = ProcessSenders(None, never).doubt(
         claim(sender_identity(None, APPLICATION)), ENGINE, store

@@ -77,7 +77,7 @@ def test_tasks_that_are_too_many_are_a_notice(
     world: World, monkeypatch: pytest.MonkeyPatch, size: int, notices: int
 ) -> None:
     """Of `explain`, with their number, also if the number of cores is unknown."""
-    monkeypatch.setattr("tidegate.ingest.explain._MANY_TASKS", 3)
+    monkeypatch.setattr("tidegate.ingest.explain.MANY_TASKS", 3)
     world.settings["options"] = {"maxRecordsPerPartition": size}
     for tasks in (2, None):
         found = explain(world.run("r"), tasks=tasks)["notices"]

@@ -120,7 +120,7 @@ def test_a_crash_at_any_point_of_a_replace(store, monkeypatch, at):
     first_commit(store)
     again = replay("x", (3, part(0, 10)), (3, part(0, 3, 1)))
     staged_attempts.seal(store, again)
-    monkeypatch.setattr(faults, "_passed", Counter())
+    monkeypatch.setattr(faults, "passed", Counter())
     monkeypatch.setenv(faults.VARIABLE, f"{at}:raise")
     with pytest.raises(faults.FaultInjected):
         publish(store, again)
@@ -139,7 +139,7 @@ def test_what_crashed_before_it_was_replaced_does_not_come_back(store, monkeypat
     """Commit P crashes half-finalised, R replaces it in part or whole, everything is rolled
     forward: P's replaced rows do not come back, and the rest of P is placed.
     """
-    monkeypatch.setattr(faults, "_passed", Counter())
+    monkeypatch.setattr(faults, "passed", Counter())
     monkeypatch.setenv(faults.VARIABLE, f"{at}:raise")
     with pytest.raises(faults.FaultInjected):
         first_commit(store)
@@ -312,7 +312,7 @@ def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
     ]
     again = replay("x", (3, part(4, 10)))
     staged_attempts.seal(store, again)
-    fsync, states = local_store._fsync_directory, []
+    fsync, states = local_store.fsync_directory, []
 
     def noted(where):
         fsync(where)
@@ -320,7 +320,7 @@ def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
         marked = store.size(layout.placed(4)) is not None
         states.append((where.name, store.size(old) is not None, new, marked))
 
-    monkeypatch.setattr(local_store, "_fsync_directory", noted)
+    monkeypatch.setattr(local_store, "fsync_directory", noted)
     publish(store, again)
     gone = next(state for state in states if not state[1])
     assert gone == (Path(old).parent.name, False, True, False)

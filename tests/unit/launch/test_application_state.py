@@ -228,6 +228,6 @@ def test_the_client_is_started_by_spark(tmp_path: Path) -> None:
 def test_a_client_that_fails_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str
 ) -> None:
-    monkeypatch.setattr(application_state, "_TIMEOUT", 0.1 if "sleep" in script else 30)
+    monkeypatch.setattr(application_state, "CLIENT_TIMEOUT", 0.1 if "sleep" in script else 30)
     with pytest.raises(OSError, match=says):
         client(spark(tmp_path, script))(["application", "-list"])

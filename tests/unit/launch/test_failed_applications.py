@@ -79,7 +79,7 @@ def test_an_application_that_ignores_the_request_to_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within its time, on Ctrl-C as on any other way out."""
-    monkeypatch.setattr(module, "_END", 1.0)
+    monkeypatch.setattr(module, "TIME_TO_END", 1.0)
     pid = tmp_path / "pid"
     script = f"trap '' TERM INT\necho $$ > {pid}\necho begun\nwhile true; do sleep 0.1; done"
 

@@ -231,7 +231,7 @@ def test_an_archive_that_cannot_be_read_is_none(
 ) -> None:
     """It affects the speed of a run only."""
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
-    monkeypatch.setattr(cds_archive, "_key", lambda: "k")
+    monkeypatch.setattr(cds_archive, "archive_key", lambda: "k")
     denied = mock.Mock(side_effect=PermissionError(13, "Permission denied"))
     monkeypatch.setattr(Path, "glob", denied)
     assert cds_archive.find() is None

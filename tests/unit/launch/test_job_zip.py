@@ -48,7 +48,9 @@ def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that another user has filled is enough, as in an image."""
     built = job_zip.build()
-    monkeypatch.setattr(job_zip, "_write", mock.Mock(side_effect=PermissionError(13, "denied")))
+    monkeypatch.setattr(
+        job_zip, "write_whole", mock.Mock(side_effect=PermissionError(13, "denied"))
+    )
     assert job_zip.build() == built
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "other"))
     with pytest.raises(ConfigurationError, match="cannot be written: denied: run `tidegate jars`"):
@@ -89,7 +91,7 @@ def test_another_content_is_another_file(tmp_path: Path, monkeypatch: pytest.Mon
     for name in ("__init__.py", "errors.py", "faults.py"):
         copy.mkdir(exist_ok=True)
         (copy / name).write_bytes((PACKAGE / name).read_bytes() + b"# changed\n")
-    monkeypatch.setattr(job_zip, "_PACKAGE", copy)
+    monkeypatch.setattr(job_zip, "PACKAGE", copy)
     assert job_zip.build() != first
 
 

@@ -150,7 +150,7 @@ def test_without_a_file_nothing_is_hidden(logs: Path) -> None:
 
 
 def test_a_full_disk_hides_nothing_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_output, "_create", lambda _: Path("/dev/full"))
+    monkeypatch.setattr(spark_output, "create_log", lambda _: Path("/dev/full"))
     output, lines = shown(START + TRACE)
     assert output.path is None
     assert lines == (START + TRACE).splitlines()

@@ -329,7 +329,7 @@ def test_an_outage_ends_the_application_by_name(tmp_path: Path, kafka: KafkaSett
 def test_an_application_that_will_not_end_is_killed(
     tmp_path: Path, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_END", 0.2)
+    monkeypatch.setattr(module, "TIME_TO_END", 0.2)
     stubborn = "trap '' TERM; for i in $(seq 300); do sleep 0.1; done"
     began = time.monotonic()
     with pytest.raises(BrokerUnreachable):

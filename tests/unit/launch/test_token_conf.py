@@ -12,7 +12,7 @@ from tidegate.core.java_client import DelegationToken
 from tidegate.errors import ConfigurationError
 from tidegate.launch import cds_archive, delegation_tokens, jars
 from tidegate.launch.masters import for_master
-from tidegate.launch.spark_submit import _command
+from tidegate.launch.spark_submit import render_command
 from tidegate.launch.submission import Submission
 
 PASSWORD = "hunter2"
@@ -70,7 +70,7 @@ def test_two_clusters_are_rendered_exactly() -> None:
 def test_the_arguments_of_spark_submit_have_the_clusters_settings_and_no_login() -> None:
     b_call = sending(Path("/private/job.json"), {}, name="out r1", rows=10, kafka=B)
     for given, of in ((submitted(A), A), (b_call, B)):
-        arguments = _command(for_master(given, "local[2]"), "local[2]")
+        arguments = render_command(for_master(given, "local[2]"), "local[2]")
         set_ = [each for each in arguments if each.startswith("spark.kafka.clusters.")]
         expected = delegation_tokens.conf([of], {})
         assert set_ == [f"{name}={value}" for name, value in expected.items()]

@@ -146,7 +146,7 @@ def ensure(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     def ensured(client: Client, *, is_open: bool = False) -> str:
         monkeypatch.setattr(s3_settings, "client", lambda *_, **__: client)
         monkeypatch.setattr(s3, "create_bucket", lambda c, name: c.create_bucket(Bucket=name))
-        monkeypatch.setattr(bucket, "_is_open", lambda _: is_open)
+        monkeypatch.setattr(bucket, "is_open", lambda _: is_open)
         monkeypatch.setattr("time.sleep", lambda _: None)
         return bucket.ensure(BUCKET, timeout=0.05)
 
@@ -230,10 +230,10 @@ def loader_dags() -> tuple[str, ...]:
 def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     """Everything there and well; each test breaks one thing."""
     made = Api()
-    monkeypatch.setattr(loader, "_api", lambda _: made)
+    monkeypatch.setattr(loader, "open_api", lambda _: made)
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(flights, "load", lambda *_: 336_776)
-    monkeypatch.setattr(loader, "_count", lambda _: (336_776, 336_776))
+    monkeypatch.setattr(loader, "count_flights", lambda _: (336_776, 336_776))
     return made
 
 
@@ -292,7 +292,7 @@ def test_dags_that_never_come_are_an_error(api: Api, parsed: Any) -> None:
 
 
 def test_rows_that_are_missing_are_an_error(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "_count", lambda _: (336_776, 336_775))
+    monkeypatch.setattr(loader, "count_flights", lambda _: (336_776, 336_775))
     with pytest.raises(Difference, match="336,775 distinct"):
         loader.load(LOADER, lambda _: None, timeout=5)
 
@@ -306,11 +306,11 @@ def test_rows_are_counted_by_the_ledger(tmp_path: Path, monkeypatch: pytest.Monk
     form = {"name": "flights", "kind": "ingest", "topics": ["t"], "lake": "${TIDEGATE_LAKE}"}
     (tmp_path / "flights.yaml").write_text(json.dumps(form))
     given = {"TIDEGATE_PIPELINES": str(tmp_path), "TIDEGATE_LAKE": str(world.root)}
-    assert loader._count(given) == (50, 50)
+    assert loader.count_flights(given) == (50, 50)
     _, file = sorted((world.root / "flights/data").rglob("*.parquet"))
     table = pq.read_table(file)
     pq.write_table(pa.concat_tables([table, table]), file)
-    assert loader._count(given) == (70, 50)
+    assert loader.count_flights(given) == (70, 50)
 
 
 def test_the_image_has_what_is_locked_and_no_development_packages() -> None:

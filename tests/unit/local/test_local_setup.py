@@ -74,7 +74,7 @@ def test_two_demos_at_once_are_one_after_the_other(
         inside.release()
         assert go_on.wait(10)
 
-    monkeypatch.setattr(demo, "_show", show)
+    monkeypatch.setattr(demo, "show_result", show)
     demos = [threading.Thread(target=demo.demo, args=(tmp_path / "h", said.append)) for _ in "ab"]
     demos[0].start()
     assert inside.acquire(timeout=10)

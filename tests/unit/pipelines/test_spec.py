@@ -346,7 +346,7 @@ def test_a_directory_that_is_not_there_is_named(tmp_path, monkeypatch):
         with pytest.raises(ConfigurationError, match=r"no directory .*/away; set TIDEGATE_PIPEL"):
             ask()
     monkeypatch.delenv("TIDEGATE_PIPELINES")
-    monkeypatch.setattr(files, "_CHECKOUT", tmp_path)  # an installed package
+    monkeypatch.setattr(files, "CHECKOUT", tmp_path)  # an installed package
     with pytest.raises(ConfigurationError, match="is known; set TIDEGATE_PIPELINES"):
         files.directory()
 

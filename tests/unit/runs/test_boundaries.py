@@ -265,8 +265,10 @@ def test_only_files_between_neighbours_are_read(home, kafka, monkeypatch):
     log(kafka, *range(100))
     plan(run_of(home, backfill(20, 41)))
     opened = []
-    read = timestamps._latest
-    monkeypatch.setattr(timestamps, "_latest", lambda s, path: opened.append(path) or read(s, path))
+    read = timestamps.latest_timestamp
+    monkeypatch.setattr(
+        timestamps, "latest_timestamp", lambda s, path: opened.append(path) or read(s, path)
+    )
     plan(run_of(home, backfill(41, 45), "next"))
     assert [Path(path).name for path in opened] == ["0-40-0"]
     assert frozen(home) == {20: 20, 41: 41, 45: 45}

@@ -20,7 +20,7 @@ IO = "java.io.IOException"
     ],
 )
 def test_what_a_retry_may_cure(monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
-    monkeypatch.setattr(bad_files, "_thrown", lambda _: [(name, message)])
+    monkeypatch.setattr(bad_files, "thrown_errors", lambda _: [(name, message)])
     assert bad_files.is_temporary(RuntimeError())
 
 
@@ -39,5 +39,5 @@ def test_what_a_retry_will_find_again(
     monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
     """A word in the path of the file is not a class, nor is what a row says an error."""
-    monkeypatch.setattr(bad_files, "_thrown", lambda _: [(name, message)])
+    monkeypatch.setattr(bad_files, "thrown_errors", lambda _: [(name, message)])
     assert not bad_files.is_temporary(RuntimeError())

@@ -105,7 +105,7 @@ def test_what_may_pass_is_left_as_it_is() -> None:
 def test_a_dead_token_is_named(
     expiry: float, last: float, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Tokens, "_give_to", lambda *_: None)
+    monkeypatch.setattr(Tokens, "give_to", lambda *_: None)
     tokens = Tokens([token(expiry=expiry, last=last)])
     refused = "org.apache.kafka.common.errors.SaslAuthenticationException"
     in_executor = error("org.apache.spark.SparkException", message=f"Lost task 0.0: {refused}: …")
@@ -115,7 +115,7 @@ def test_a_dead_token_is_named(
 
 
 def test_another_error_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tokens, "_give_to", lambda *_: None)
+    monkeypatch.setattr(Tokens, "give_to", lambda *_: None)
     failure = error("org.apache.kafka.common.errors.TimeoutException")
     for tokens in (Tokens([token(expiry=-5, last=-5)]), Tokens()):
         with pytest.raises(Py4JJavaError), tokens.used_by(None):  # type: ignore[arg-type]

@@ -45,8 +45,9 @@ class RecordFormatBase:
 
     def decoder(self, text: str, prefix: str = "", **given: str) -> Decoder:
         """Return the decoder of a schema's text and of `keys`. Raises SchemaError."""
-        ddl = schema.ddl(self.fields(text))
-        if schema.parse(ddl) != self.fields(text):
+        fields = self.fields(text)
+        ddl = schema.ddl(fields)
+        if schema.parse(ddl) != fields:
             raise SchemaError(f"its columns cannot be written as a schema of SQL: {ddl[:200]}")
         return Decoder(self.name, ddl, prefix, self.by_place, self.options(text, given))
 
