@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tidegate.broker.kafka_cluster import KafkaCluster
     from tidegate.lake.store_protocol import Store, Stores
     from tidegate.launch.spark_connection import SparkConnection
-    from tidegate.launch.spark_engine import SparkEngine, Submit
+    from tidegate.launch.spark_engine import Submit
+    from tidegate.runs.engine_protocol import Engine
     from tidegate.runs.run import EgressRun, Run
     from tidegate.runs.spec_protocol import Spec
 
@@ -96,11 +97,20 @@ def store(spec: Spec) -> Store:
     return _stores().open(spec.lake, spec.name)
 
 
-def engine(kafka: KafkaCluster | None = None) -> SparkEngine:
-    """Return an engine that starts no application: it finds and ends those of earlier attempts."""
+def engine(
+    kafka: KafkaCluster | None = None,
+    connection: SparkConnection | None = None,
+    submit: Submit | None = None,
+) -> Engine:
+    """Return the engine of a Spark connection.
+
+    Without a connection or `submit` it starts no application: it finds and ends those of earlier
+    attempts.
+    """
+    from tidegate.launch.spark_connection import LOCAL
     from tidegate.launch.spark_engine import SparkEngine
 
-    return SparkEngine(kafka)
+    return SparkEngine(kafka, connection or LOCAL, submit)
 
 
 def _complete(run: str) -> Callable[..., Any]:
@@ -112,7 +122,7 @@ def _complete(run: str) -> Callable[..., Any]:
 
 def with_spark(run: Any, spark: SparkConnection, submit: Submit | None = None) -> Any:
     """Return a run on a Spark connection; without `submit` it starts no application."""
-    return replace(run, engine=run.engine.starting(spark, submit))
+    return replace(run, engine=engine(run.kafka, spark, submit))
 
 
 def _status_of_ingest(spec: Ingest, kafka_of: KafkaOf) -> dict[str, Any]:

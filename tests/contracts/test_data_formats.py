@@ -5,6 +5,7 @@ What it owes with Spark is in `tests/spark/test_every_format.py`.
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -57,6 +58,14 @@ def test_a_name_that_is_not_known() -> None:
         formats.of_files("orc")
 
 
+def test_an_option_that_is_not_known(records: RecordFormatBase) -> None:
+    decoder = records.decoder(FIT[records.name])
+    assert formats.of_decoder(decoder).name == records.name
+    later = replace(decoder, options={**decoder.options, "quote": "'"})
+    with pytest.raises(OtherFormat, match=f"as {records.name} with quote, which only a newer"):
+        formats.of_decoder(later)
+
+
 def test_the_lists_load_no_spark() -> None:
     """A pipeline's file is read where PySpark is not installed."""
     code = "import tidegate.spark.formats, sys; sys.exit('pyspark' in sys.modules)"
@@ -95,6 +104,34 @@ def test_options_of_a_reader(files: FileFormatBase) -> None:
     for refused in ("mode", "ignoreCorruptFiles", "samplingRatio", "pathGlobFilter", "basePath"):
         (found,) = files.complaints_of_options({refused: "x"})
         assert found.startswith(f"{refused.lower()}: refused: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "says"),
+    [
+        ("json", "lineSep", "", "linesep: empty"),
+        ("text", "lineSep", "", "linesep: empty"),
+        ("text", "wholetext", "yes", "wholetext: true or false"),
+        ("text", "wholetext", " true", "wholetext: true or false"),
+        (
+            "parquet",
+            "datetimeRebaseMode",
+            "x",
+            "datetimerebasemode: EXCEPTION, CORRECTED or LEGACY",
+        ),
+        ("parquet", "int96RebaseMode", "legacy", "int96rebasemode: EXCEPTION, CORRECTED or LEGACY"),
+        ("csv", "encoding", "iso-8859-99", "encoding: no encoding"),
+        ("csv", "header", "yes", "header: true or false"),
+    ],
+)
+def test_a_value_that_spark_would_refuse(name: str, option: str, value: str, says: str) -> None:
+    """In each run, and it would blame the files for it."""
+    assert formats.of_files(name).complaints_of_options({option: value}) == [says]
+
+
+def test_text_has_no_columns() -> None:
+    with pytest.raises(SchemaError, match="the column `value` alone"):
+        formats.of_files("text").check_columns("a INT")
 
 
 def test_the_ends_of_lines(files: FileFormatBase) -> None:

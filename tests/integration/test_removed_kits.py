@@ -90,7 +90,9 @@ def test_bytes_are_read_without_formats(
     chunk = Chunk(0, (OffsetRange("bytes", 0, 0, 100),), str(tmp_path / "staged"))
     job = IngestJob(
         "f00d", (chunk,), ParquetSettings("zstd", 1, 1_000), app_name="tests", records=100,
-        options={"kafka.bootstrap.servers": broker.bootstrap},
+        options={
+            "kafka.bootstrap.servers": broker.bootstrap, "kafka.isolation.level": "read_committed",
+        },
     )  # fmt: skip
     job.write(tmp_path / "job.json")
     said = python("-c", STAGE, tmp_path / "job.json")

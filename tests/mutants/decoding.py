@@ -185,8 +185,8 @@ MUTANTS = (
     Mutant(
         "a decimal of Avro is not cut",
         "reading_form",
-        'return {**schema, "precision": _most_digits(schema)}',
-        "return schema",
+        '"precision": _most_digits(schema)',
+        '"precision": schema["precision"]',
         f"{_CASES}::test_avro_leaves",
     ),
     Mutant(

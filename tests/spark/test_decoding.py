@@ -263,7 +263,7 @@ def _double(value: Any) -> float | None:
     return None
 
 
-ODD = "U+0000 or U+FDD0, which Spark's reader takes for something else"
+ODD = "U+0000, U+FDD0 or a first U+FEFF, which Spark's reader changes"
 CSV_FITS = {
     b"1,x,2.5": (1, "x", 2.5),
     b'1,"a ""q"" b",2': (1, 'a "q" b', 2.0),
@@ -290,6 +290,7 @@ CSV_UNFIT = {
     b"1,\xff,2": ("no UTF-8", (None, None, None)),
     b'1,"a\0b",2': (ODD, (None, None, None)),
     b"1,\xef\xb7\x90null,2": (ODD, (None, None, None)),
+    b"\xef\xbb\xbf1,b,2": (ODD, (None, None, None)),
 }
 
 

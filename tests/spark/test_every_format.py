@@ -1,5 +1,6 @@
 """What every format of keys, values and files owes with Spark: `spark/format_protocol.py`."""
 
+import json
 from pathlib import Path
 from typing import get_args
 
@@ -92,3 +93,23 @@ def test_rows_of_each_file_are_numbered(spark: SparkSession, tmp_path: Path, nam
     rows = [(row.file, row.row, row.fault) for row in found[0]]
     assert rows == [(paths[0].name, n, None) for n in range(3)] + [(paths[1].name, 0, None)]
     assert all("x" in row.value for row in found[0] if row.row == 0)
+
+
+def test_avro_with_what_spark_would_refuse_or_take_for_another_type(spark: SparkSession) -> None:
+    """Aliases that are no names, another logical type, a type of Spark's own."""
+    odd = {"aliases": ["order-v1"], "doc": "d"}
+    kinds = {
+        "e": {"type": "enum", "name": "E", "symbols": ["A"], "default": "B", **odd},
+        "n": {"type": "long", "logicalType": "custom-decimal", "precision": 10, "scale": 2},
+        "i": {"type": "long", "spark.sql.catalyst.type": "interval day to second"},
+    }
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    text = json.dumps({"type": "record", "name": "R", "namespace": "a.b", "fields": fields, **odd})
+    decoder = formats.of_records("avro").decoder(text)
+    frame = spark.createDataFrame([(b"\x00\xa4\x13\x0e",)], "value BINARY")
+    found = decoded(frame, Decoding(decoder))
+    assert found.drop("value", "_undecodable").dtypes == [
+        ("e", "string"), ("n", "bigint"), ("i", "bigint"),
+    ]  # fmt: skip
+    (row,) = found.collect()
+    assert (row.e, row.n, row.i, row._undecodable) == ("A", 1234, 7, None)

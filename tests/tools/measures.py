@@ -166,6 +166,28 @@ def turns() -> dict[str, float]:
     }
 
 
+def places(measure: str) -> list[str]:
+    """Return the modules that a measure counts, for who must make it smaller."""
+    turn = TURNS.get(measure.removesuffix(" per 10,000 words"))
+    if turn:
+        found = {path: " ".join(_prose(PACKAGE / path)).lower().count(turn) for path in modules()}
+        return [f"{path}: {n}" for path, n in found.items() if n]
+    what = measure.rpartition(" ")[2]
+    match measure.partition(what)[0]:
+        case "modules that name ":
+            return naming(what)
+        case "names that the heart imports of ":
+            return sorted(crossing(what))
+        case "modules of the heart that load ":
+            return loading(what)
+    return {
+        "modules whose name another has": modules_of_one_name,
+        "public names defined twice or more": public_names_defined_twice,
+        "private names that tests replace": private_names_replaced,
+        f"modules under {SHORT} lines": lambda: [p for p, n in lines().items() if n < SHORT],
+    }.get(measure, list)()
+
+
 def all_of_them() -> dict[str, float]:
     """Return every measure by its name."""
     sizes = lines()

@@ -15,6 +15,7 @@ from tidegate.core import columns, schema
 from tidegate.core.json_codec import OMITTED, Document, StoredDocument
 from tidegate.core.plan import Plan
 from tidegate.core.schema import Field, Fields
+from tidegate.errors import OtherFormat
 
 UNDECODABLE = "_undecodable"
 ANY_TOPIC = "*"
@@ -72,7 +73,7 @@ class Decoding(StoredDocument):
         found, seen = [], set[str]()
         for column, decoder in self.decoders.items():
             for field in decoder.columns:
-                name = field.name.lower()
+                name = schema.folded(field.name)
                 if name in _OURS:
                     found.append(
                         f"{column}: the lake has a column {field.name} of its own: give a `prefix`"
@@ -121,9 +122,17 @@ def in_plan(decodings: Mapping[str, Decoding]) -> list[dict[str, Any]]:
 
 
 def of_plan(plan: Plan) -> dict[str, Decoding]:
-    """Return the decoding of each topic that a frozen plan decodes."""
-    return {
-        topic: Decoding.from_json(form)
-        for form in plan.byte_settings.get("decode", ())
-        for topic in form["topics"]
-    }
+    """Return the decoding of each topic that a frozen plan decodes.
+
+    Raises OtherFormat for a key that is not known here: without it, values would be other values.
+    """
+    found = dict[str, Decoding]()
+    for form in plan.byte_settings.get("decode", ()):
+        decoding, topics = Decoding.from_json(form), form["topics"]
+        if {"topics": topics, **decoding.to_json()} != form:
+            raise OtherFormat(
+                f"plan {plan.id}: the decoding of {topics[0]} has keys that this version does not "
+                "know: update this installation"
+            )
+        found |= dict.fromkeys(topics, decoding)
+    return found

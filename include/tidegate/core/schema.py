@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ _WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
 _BLANKS = re.compile(r"\s*")
 _TOKEN = re.compile(r"(?:([A-Za-z_]\w*|\d+(?!\w))|`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([,:<>()]))")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Spark's own names have no other letters
+_NO_CHARACTER = re.compile("[\ufdd0\ufdd1]")  # marks of the parsers
 _MOST_DIGITS = 38
 DEEPEST = 30
 _ASKED, _OFFERED = 20, 200  # names of which the nearest is looked for, and among how many
@@ -115,13 +116,13 @@ def changes(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
 
 def union(first: Fields, second: Fields) -> Fields:
     """Return the columns of both, each with its wider type; SchemaError if none is wider."""
-    found = {field.name.lower(): field for field in first}
+    found = {folded(field.name): field for field in first}
     for field in second:
-        name, kind = found.setdefault(field.name.lower(), field)
+        name, kind = found.setdefault(folded(field.name), field)
         if name != field.name or not (_is_wider(kind, field.type) or _is_wider(field.type, kind)):
             raise SchemaError(f"column {name} {kind}, and {field}")
         if _is_wider(kind, field.type):
-            found[name.lower()] = field
+            found[folded(name)] = field
     return tuple(found.values())
 
 
@@ -138,6 +139,19 @@ def _is_wider(old: Type, new: Type) -> bool:
         (digits, scale), (more, finer) = old.digits, new.digits
         return finer >= scale and more - finer >= digits - scale
     return any(old.name in names and new.name in names[names.index(old.name) :] for names in _WIDER)
+
+
+def folded(name: str) -> str:
+    """Return a name in a form that is equal for names that Spark takes for one.
+
+    Java compares each character in capitals, and these in small letters: `ı` is `i`, and `σ` is
+    `ς`. A character that has several in the other case stays as it is.
+    """
+
+    def other(character: str, case: Callable[[str], str]) -> str:
+        return changed if len(changed := case(character)) == 1 else character
+
+    return "".join(other(other(c, str.upper), str.lower) for c in name.replace("\u0130", "i"))
 
 
 def quoted(name: str) -> str:
@@ -167,9 +181,11 @@ class _Reader:
         names = set[str]()
         while True:
             name, at = self._name("a name of a column")
-            if name.lower() in names:
+            if folded(name) in names:
                 raise self.wrong(f"{name} stands twice (case does not matter)", at)
-            names.add(name.lower())
+            if _NO_CHARACTER.search(name):
+                raise self.wrong(f"{name!r} has U+FDD0 or U+FDD1, which is no character", at)
+            names.add(folded(name))
             self._skip(":")
             found.append(Field(name, self._type()))
             self._comment()

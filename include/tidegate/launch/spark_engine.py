@@ -39,10 +39,6 @@ class SparkEngine:
     connection: SparkConnection = LOCAL
     submit: Submit | None = None
 
-    def starting(self, connection: SparkConnection, submit: Submit | None = None) -> SparkEngine:
-        """Return the engine of a Spark connection; without `submit` it starts no application."""
-        return SparkEngine(self.kafka, connection, submit)
-
     @property
     def id(self) -> str:
         return self.connection.id

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from tidegate.core import schema
 from tidegate.core.decoding import UNDECODABLE, Decoding
-from tidegate.spark import formats
 from tidegate.spark.decoded import fields_of, hidden
 
 
@@ -20,9 +19,11 @@ def decoded(rows: DataFrame, decoding: Decoding) -> DataFrame:
     That column is null for a record that fits; else it has the fields that do not, and why. A key
     or a value that is null has nothing to decode. Raises OtherFormat for a format that is not here.
     """
+    from tidegate.spark import formats
+
     given, faults, columns = rows.columns, dict[str, Column](), []
     for column, decoder in decoding.decoders.items():
-        parsed = formats.of_records(decoder.format).parse(rows, column, decoder)
+        parsed = formats.of_decoder(decoder).parse(rows, column, decoder)
         rows, fields, fault = fields_of(parsed, column)
         columns += [fields[f.name].alias(decoder.prefix + f.name) for f in decoder.fields]
         is_given = F.col(column).isNotNull()

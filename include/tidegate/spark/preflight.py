@@ -16,7 +16,6 @@ from tidegate.errors import LakeDamaged
 from tidegate.settings import spark_lines
 from tidegate.spark import (
     bad_files,
-    formats,
     records,
     source_files,
     source_rows,
@@ -97,10 +96,11 @@ def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
             f"the driver has Spark {spark.version}, and the Spark that has started it is of "
             f"{job.spark}: give it the same minor version, say by spark.yarn.jars"
         )
-    source = job.source
-    is_typed = not source.is_lake and formats.of_files(source.format).needs_whole_spark(
-        source.columns
-    )
+    source, is_typed = job.source, False
+    if not source.is_lake:
+        from tidegate.spark import formats
+
+        is_typed = formats.of_files(source.format).needs_whole_spark(source.columns)
     if why := spark_lines.complaint(spark.version, job.columns.values(), is_typed=is_typed):
         raise Refused(why)
 
@@ -164,6 +164,8 @@ def _check_files_read(spark: SparkSession, job: EgressJob, shaped: DataFrame) ->
     planned = {name for name, _ in source.files}
     if source.is_lake or not planned:
         return
+    from tidegate.spark import formats
+
     listed = formats.of_files(source.format).listed(spark, source, shaped)
     if ignored := planned - source_files.files_read(source, listed):
         why = "Spark does not read it: it takes such a name for a file that is not finished"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from tidegate.spark import expressions, formats, lake_rows
+from tidegate.spark import expressions, lake_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
 from tidegate.spark.expressions import ALL, NotAllowed
 from tidegate.spark.row_frame import RowFrame
@@ -28,6 +28,8 @@ def select(
     if source.is_lake:
         rows = lake_rows.read(spark, source)
     else:
+        from tidegate.spark import formats
+
         named = _named(spark, columns)
         whole, line = (each in texts.values() for each in (WHOLE, LINE))
         if line and ALL in named:

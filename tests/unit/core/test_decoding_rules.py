@@ -7,6 +7,7 @@ import pytest
 from support import staged_attempts
 from tidegate.core.decoding import Decoder, Decoding, changes, in_plan, of_plan, of_topic
 from tidegate.core.offsets import OffsetRange
+from tidegate.errors import OtherFormat
 
 JSON = Decoding(Decoder("json", "a INT, b STRING"))
 
@@ -68,3 +69,13 @@ def test_a_plan_of_a_format_that_is_not_known_keeps_its_columns() -> None:
     found = of_plan(later)["t"]
     assert [str(field) for field in found.columns] == ["a INT", "_undecodable STRING"]
     assert found.to_json() == {"value": form}
+
+
+def test_a_decoder_with_a_key_that_is_not_known_is_refused() -> None:
+    """Without the key its values would be other values."""
+    form = {"format": "csv", "schema": "a INT", "prefix": "", "quote": "'"}
+    planned = staged_attempts.plan_of((OffsetRange("t", 0, 0, 5),))
+    decode = [{"topics": ["t"], "value": form}]
+    later = replace(planned, byte_settings={**planned.byte_settings, "decode": decode})
+    with pytest.raises(OtherFormat, match=f"^plan {later.id}: the decoding of t has keys that"):
+        of_plan(later)

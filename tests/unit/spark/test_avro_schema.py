@@ -39,7 +39,7 @@ def test_avro() -> None:
         (record(a=7), "no Avro schema: 7"),
         (record(**{"a-b": "int"}), "'a-b' is no name of a field in Avro"),
         (record(a="int", A="int"), "record x.R has a field twice (case does not matter)"),
-        (record(a={"type": "enum", "symbols": ["A"]}), "'' is no name of a type in Avro"),
+        (record(a={"type": "enum", "symbols": ["A"]}), "'x.' is no name of a type in Avro"),
     ],
 )
 def test_avro_that_is_wrong(text: str, message: str) -> None:
@@ -64,6 +64,11 @@ def test_avro_that_is_wrong(text: str, message: str) -> None:
         ({"type": "enum", "name": "E"}, "an enum has symbols"),
         ({"type": "enum", "name": "E", "symbols": ["A", "A"]}, "each once"),
         ({"type": "fixed", "name": "F"}, "a fixed has a size"),
+        ({"type": "fixed", "name": "F", "size": 1 << 31}, "a fixed has a size, 1 to 67,108,864"),
+        ({"type": "enum", "name": "E", "symbols": [True]}, "True is no symbol"),
+        ({"type": "enum", "name": "E", "namespace": "a-b", "symbols": ["A"]}, "'a-b.E' is no"),
+        ({"type": "enum", "name": "E", "namespace": "a..b", "symbols": ["A"]}, "'a..b.E' is no"),
+        ({"type": "enum", "name": "long", "namespace": "", "symbols": ["A"]}, "that of a type"),
         ({"type": "fixed", "name": "F", "size": 0}, "a fixed has a size"),
         ({"type": {"type": "int"}}, "no Avro schema"),
         ({"type": "fixed", "name": "tidegate.Boolean", "size": 1}, "is taken"),
@@ -101,7 +106,51 @@ def test_how_a_schema_is_read() -> None:
     assert types == [
         {"type": "fixed", "name": "tidegate.Boolean", "size": 1}, ["null", "tidegate.Boolean"],
         "long", ["int", "long"],
-        {"type": "bytes", "logicalType": "decimal", "precision": 38},
+        {"type": "bytes", "scale": 0, "logicalType": "decimal", "precision": 38},
     ]  # fmt: skip
     assert end["type"]["size"] == len(avro_schema.END) == 16
     assert not any(avro_schema.END.endswith(avro_schema.END[:n]) for n in range(1, 16))
+
+
+def test_what_spark_has_no_use_for_is_not_given_to_it() -> None:
+    """Spark checks it all the same: an alias that is no name would fail each run."""
+    odd = {"aliases": ["order-v1"], "x": float("nan"), "doc": "d"}
+    named = {
+        "e": {"type": "enum", "name": "E", "symbols": ["A"], "default": "B", **odd},
+        "f": {"type": "fixed", "name": "F", "size": 4, **odd},
+        "d": {"type": "fixed", "name": "D", "size": 4, "logicalType": "decimal", "precision": 3,
+              **odd},
+        "r": {**odd, "type": "record", "name": "P", "fields": [{"name": "p", "type": "int"}]},
+        "n": {"type": "long", "logicalType": "custom-decimal", "precision": 10, "scale": 2},
+        "i": {"type": "long", "spark.sql.catalyst.type": "interval day to second"},
+        "t": {"type": "long", "logicalType": "timestamp-micros", **odd},
+    }  # fmt: skip
+    text = record(**named)
+    assert ddl(avro_schema.columns(text)) == (
+        "e STRING, f BINARY, d DECIMAL(3,0), r STRUCT<p: INT>, n BIGINT, i BIGINT, t TIMESTAMP"
+    )
+    whole = json.loads(avro_schema.reading_form(text))
+    fields = whole["fields"][0]["type"]["fields"]
+    assert [field["type"] for field in fields] == [
+        {"type": "enum", "name": "E", "symbols": ["A"]},
+        {"type": "fixed", "name": "F", "size": 4},
+        {"type": "fixed", "name": "D", "size": 4, "scale": 0, "logicalType": "decimal",
+         "precision": 9},
+        {"type": "record", "name": "P", "fields": [{"name": "p", "type": "long"}]},
+        "long", "long", {"type": "long", "logicalType": "timestamp-micros"},
+    ]  # fmt: skip
+
+
+def test_a_namespace_that_is_no_text_is_none() -> None:
+    kind = {"type": "enum", "name": "E", "namespace": None, "symbols": ["A"]}
+    assert ddl(avro_schema.columns(record(a=kind, b="E"))) == "a STRING, b STRING"
+
+
+@pytest.mark.parametrize("depth", [31, 300])
+def test_types_are_not_nested_deeper_than_sql_has_them(depth: int) -> None:
+    """The place is named, whatever the depth."""
+    kind: Any = "int"
+    for _ in range(depth):
+        kind = {"type": "array", "items": kind}
+    with pytest.raises(SchemaError, match=r"field a\.items.*: types are nested deeper than 30"):
+        avro_schema.columns(record(a=kind))

@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Literal
 from tidegate.errors import OtherFormat
 
 if TYPE_CHECKING:
+    from tidegate.core.decoding import Decoder
     from tidegate.spark.formats.declared import FileFormatBase, RecordFormatBase
 
 RecordFormatName = Literal["json", "csv", "avro", "string"]
 FileFormatName = Literal["parquet", "json", "csv", "text"]
 _UPDATE = "which only a newer Tidegate knows: update this installation"
+
+
+def of_decoder(decoder: Decoder) -> RecordFormatBase:
+    """Return the format of a plan's decoder. Raises OtherFormat for another name or option."""
+    found = of_records(decoder.format)
+    if unknown := decoder.options.keys() - found.own_options:
+        options = ", ".join(sorted(unknown))
+        raise OtherFormat(f"records are decoded as {found.name} with {options}, {_UPDATE}")
+    return found
 
 
 def of_records(name: str) -> RecordFormatBase:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.schema import Field, Fields, SchemaError, Type
+from tidegate.core.schema import DEEPEST, Field, Fields, SchemaError, Type, folded
 from tidegate.spark.formats.declared import RecordFormatBase
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _UNIONS = ({"int", "long"}, "bigint"), ({"float", "double"}, "double")
 _NAMED = ("record", "error", "enum", "fixed")
 _WORDS = (*_SIMPLE, "array", "map", "record", "error", "null")
 _MOST_DIGITS = 38
+_LARGEST = 64 << 20  # bytes of a fixed, as of a text
 _BOOLEAN, _DOUBLE = "tidegate.Boolean", "tidegate.Double"
 _WHOLE, _END = "tidegate_whole", "tidegate_end"
 END = bytes.fromhex("b7d04f1c93ea5826f1790ed36b8ac245")
@@ -45,6 +46,8 @@ class AvroRecords(RecordFormatBase):
 
     name = "avro"
     example = '\'{"type": "record", …}\''
+
+    own_options = ("schema",)
 
     def fields(self, text: str) -> Fields:
         """Return the columns of a record's schema."""
@@ -101,6 +104,8 @@ def reading_form(text: str) -> str:
                 return {"type": "fixed", "name": _BOOLEAN, "size": 1}
             case "int" | {"type": "int"}:
                 return "long"
+            case {"type": "long", "logicalType": str(name)} if ("long", name) in _LOGICAL:
+                return {"type": "long", "logicalType": name}
             case list():
                 # Two branches of one type are none of Avro's.
                 both = {"int", "long"} <= {_base(each) for each in schema}
@@ -108,9 +113,9 @@ def reading_form(text: str) -> str:
             case {"type": "record" | "error", "fields": fields}:
                 # A default would have to be of the other type; it is of no use to who reads.
                 read = [{"name": f["name"], "type": of(f["type"])} for f in fields]
-                return {**schema, "fields": read}
-            case "string" | {"type": "string"}:
-                return "string"  # of `avro.java.string`, Java would mend what is no UTF-8
+                return {**_named(schema), "fields": read}
+            case {"type": "enum", "symbols": symbols}:
+                return {**_named(schema), "symbols": symbols}
             case {"type": "array", "items": "double" | {"type": "double"}}:
                 # Avro 1.12.0 rounds the doubles of an array to floats, but not those of records.
                 return {"type": "array", "items": double()}
@@ -119,12 +124,32 @@ def reading_form(text: str) -> str:
             case {"type": "map", "values": values}:
                 return {"type": "map", "values": of(values)}
             case {"type": "bytes" | "fixed", "logicalType": "decimal"}:
-                return {**schema, "precision": _most_digits(schema)}
+                kept = {
+                    **_named(schema),
+                    "size": schema.get("size"),
+                    "scale": schema.get("scale", 0),
+                }
+                kept |= {"logicalType": "decimal", "precision": _most_digits(schema)}
+                return {key: value for key, value in kept.items() if value is not None}
+            case {"type": "fixed", "size": size}:
+                return {**_named(schema), "size": size}
+            case {"type": str(name)}:
+                # Without what else stands there: of `avro.java.string`, Java would mend what is no
+                # UTF-8, and Spark makes another type of `spark.sql.catalyst.type`.
+                return name
         return schema
 
     end = {"type": "fixed", "name": _END, "size": len(END)}
     fields = [{"name": "value", "type": of(json.loads(text))}, {"name": "end", "type": end}]
     return json.dumps({"type": "record", "name": _WHOLE, "fields": fields})
+
+
+def _named(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the type and the name of a schema: aliases and the like are not of use to who reads,
+    and each must be right for Spark.
+    """
+    named = {key: schema[key] for key in ("type", "name", "namespace") if key in schema}
+    return {key: value for key, value in named.items() if isinstance(value, str)}
 
 
 def _base(schema: Any) -> str:
@@ -143,11 +168,19 @@ class _Named:
     def __init__(self) -> None:
         self._known: dict[str, Type | None] = {}
         self._sizes: dict[str, int] = {}  # of named types, all within them included
-        self._size = 0
+        self._size = self._depth = 0
 
     def type_of(self, schema: Any, namespace: str, at: str) -> Type:
         """Return the type; `at` is where it stands, for errors."""
         self._grow(1, at)
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise _wrong(at, f"types are nested deeper than {DEEPEST}")
+        found = self._type_of(schema, namespace, at)
+        self._depth -= 1
+        return found
+
+    def _type_of(self, schema: Any, namespace: str, at: str) -> Type:
         match schema:
             case str() if schema in _SIMPLE and schema not in _NAMED:
                 return Type(_SIMPLE[schema])
@@ -179,6 +212,8 @@ class _Named:
 
     def _define(self, schema: Mapping[str, Any], namespace: str, at: str) -> str:
         full = _full_name(schema, namespace, at)
+        if full.lstrip(".") in _WORDS:
+            raise _wrong(at, f"the name {full.lstrip('.')} is that of a type of Avro's")
         if full.lstrip(".") in (_BOOLEAN, _DOUBLE, _WHOLE, _END):
             raise _wrong(at, f"the name {full.lstrip('.')} is taken: give it another one")
         if full in self._known:
@@ -204,12 +239,12 @@ class _Named:
         for each in fields:
             if not isinstance(each, dict) or not {"name", "type"} <= each.keys():
                 raise _wrong(at, f"a field of record {full.lstrip('.')} has no name or no type")
-            name = str(each["name"])
-            if not _NAME.fullmatch(name):
+            name = each["name"]
+            if not (isinstance(name, str) and _NAME.fullmatch(name)):
                 raise _wrong(at, f"{name!r} is no name of a field in Avro")
             where = f"{at}.{name}" if at else name
             parts.append(Field(name, self.type_of(each["type"], full.rpartition(".")[0], where)))
-        if len({f.name.lower() for f in parts}) < len(parts):
+        if len({folded(f.name) for f in parts}) < len(parts):
             raise _wrong(at, f"record {full.lstrip('.')} has a field twice (case does not matter)")
         self._sizes[full] = self._size - before
         self._known[full] = found = Type("struct", parts=tuple(parts))
@@ -243,10 +278,11 @@ def _simple(name: str, schema: Mapping[str, Any], at: str) -> Type:
         symbols = schema.get("symbols")
         if not isinstance(symbols, list) or not symbols or len({*map(str, symbols)}) < len(symbols):
             raise _wrong(at, "an enum has symbols, each once")
-        if odd := [each for each in symbols if not _NAME.fullmatch(str(each))]:
+        if odd := [x for x in symbols if not (isinstance(x, str) and _NAME.fullmatch(x))]:
             raise _wrong(at, f"{odd[0]!r} is no symbol of an enum")
-    if name == "fixed" and not _is_number(schema.get("size"), 1):
-        raise _wrong(at, "a fixed has a size, 1 or more")
+    size: Any = schema.get("size")
+    if name == "fixed" and not (_is_number(size, 1) and size <= _LARGEST):
+        raise _wrong(at, f"a fixed has a size, 1 to {_LARGEST:,}")
     logical = schema.get("logicalType")
     if logical != "decimal" or name not in ("bytes", "fixed"):
         return Type(_LOGICAL.get((name, str(logical)), _SIMPLE[name]))
@@ -268,10 +304,13 @@ def _is_number(value: Any, least: int) -> bool:
 
 
 def _full_name(schema: Mapping[str, Any], namespace: str, at: str) -> str:
-    name = str(schema.get("name", ""))
-    if not all(map(_NAME.fullmatch, name.split("."))):
-        raise _wrong(at, f"{name!r} is no name of a type in Avro")
-    return name if "." in name else f"{schema.get('namespace', namespace)}.{name}"
+    name, given = str(schema.get("name", "")), schema.get("namespace")
+    if isinstance(given, str) and "." not in name:  # another value is none to Java, too
+        namespace = given
+    full = name if "." in name else f"{namespace}.{name}"
+    if not all(map(_NAME.fullmatch, full.lstrip(".").split("."))):
+        raise _wrong(at, f"{full.lstrip('.')!r} is no name of a type in Avro")
+    return full
 
 
 def _wrong(at: str, message: str) -> SchemaError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import re
 from collections.abc import Iterable
@@ -10,7 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tidegate.core import schema
 from tidegate.core.schema import Field, Fields, SchemaError, Type
-from tidegate.spark.formats.declared import FileFormatBase, RecordFormatBase, any_value
+from tidegate.spark.formats.declared import (
+    FileFormatBase,
+    RecordFormatBase,
+    any_value,
+    not_empty,
+    true_or_false,
+)
 from tidegate.spark.formats.json_format import VALUES
 
 if TYPE_CHECKING:
@@ -26,22 +33,19 @@ _ENCODINGS = re.compile(r"(?i)utf-?8|us-ascii|iso-8859-[0-9]+|windows-[0-9]+")
 
 
 def _encoding(value: str) -> str | None:
-    if _ENCODINGS.fullmatch(value) or "${" in value:  # of a variable that is not known here
+    if "${" in value:  # of a variable that is not known here
         return None
-    return "lines are cut at a byte; convert the files to UTF-8"
-
-
-def _boolean(value: str) -> str | None:
-    is_one = value.strip().lower() in ("true", "false") or "${" in value
-    return None if is_one else "true or false"
+    if not _ENCODINGS.fullmatch(value):
+        return "lines are cut at a byte; convert the files to UTF-8"
+    try:
+        codecs.lookup(value)
+    except LookupError:
+        return "no encoding"
+    return None
 
 
 def _character(value: str) -> str | None:
     return None if len(value) < 2 or "${" in value else "one character"
-
-
-def _not_empty(value: str) -> str | None:
-    return None if value else "empty"
 
 
 def _flat(text: str) -> Fields:
@@ -84,9 +88,9 @@ class CsvFiles(FileFormatBase):
         **VALUES,
         **any_value("emptyvalue nanvalue negativeinf nullvalue positiveinf"),
         **dict.fromkeys(("comment", "escape", "quote"), _character),
-        **dict.fromkeys(("delimiter", "linesep", "sep"), _not_empty),
+        **dict.fromkeys(("delimiter", "linesep", "sep"), not_empty),
         **dict.fromkeys(
-            ("header", "ignoreleadingwhitespace", "ignoretrailingwhitespace"), _boolean
+            ("header", "ignoreleadingwhitespace", "ignoretrailingwhitespace"), true_or_false
         ),
         **dict.fromkeys(("charset", "encoding"), _encoding),
     }

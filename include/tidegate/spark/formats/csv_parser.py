@@ -17,6 +17,9 @@ _OPTIONS = {
     "nullValue": f"{MARK}null", "emptyValue": "", "multiLine": "true", "maxCharsPerColumn": "-1",
 }  # fmt: skip
 
+# What Spark's reader takes for something else: a mark of byte order at the beginning is dropped.
+_ODD = rf"[\x{{0}}{MARK}]|\A\x{{feff}}"
+
 
 def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     """Decode records of CSV by RFC 4180; a line break at the end, and within quotes, is allowed.
@@ -39,7 +42,7 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     )
     texts = ", ".join(f"{schema.quoted(f.name)} STRING" for f in fields)
     options = {**_OPTIONS, "sep": "\\\\" if mark == "\\" else mark}
-    is_odd = whole_text.contains("\0") | whole_text.contains(MARK)
+    is_odd = whole_text.rlike(_ODD)
     is_whole = has_all & F.is_valid_utf8(whole_text) & ~is_odd
     rows = rows.withColumn(
         hidden(column, "csv"),
@@ -47,7 +50,7 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     )
     whole = F.coalesce(
         no_utf8(whole_text),
-        F.when(is_odd, F.lit("U+0000 or U+FDD0, which Spark's reader takes for something else")),
+        F.when(is_odd, F.lit("U+0000, U+FDD0 or a first U+FEFF, which Spark's reader changes")),
         F.when(~text.rlike(rf"^{one}{others}*+\z"), F.lit("no record of CSV by RFC 4180")),
         F.when(~has_all, F.lit(f"not {len(fields)} values")),
     )

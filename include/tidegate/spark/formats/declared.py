@@ -26,7 +26,8 @@ class RecordFormatBase:
     """Base of a format of keys and values. It is a `format_protocol.RecordFormat`.
 
     `example` is of a schema, and `default` one that need not be given. With `by_place` fields are
-    told apart by their place. `keys` are its further keys in a pipeline's file.
+    told apart by their place. `keys` are its further keys in a pipeline's file, and `own_options`
+    those of a decoder's `options`.
     """
 
     name: ClassVar[str]
@@ -34,6 +35,11 @@ class RecordFormatBase:
     default: ClassVar[str | None] = None
     by_place: ClassVar[bool] = False
     keys: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def own_options(self) -> tuple[str, ...]:
+        """The names of all options that a decoder may have: by default the `keys`."""
+        return self.keys
 
     def fields(self, text: str) -> Fields:
         """Return the fields of a schema. Raises SchemaError for one that does not fit."""
@@ -140,6 +146,17 @@ _REFUSED = {
     "mergeschema": _COLUMNS,
     "enforceschema": "the header of each file is checked",
 }
+
+
+def not_empty(value: str) -> str | None:
+    """Return what is wrong with an option that must have a value. None: nothing."""
+    return None if value else "empty"
+
+
+def true_or_false(value: str) -> str | None:
+    """Return what is wrong with an option that is true or false. None: nothing."""
+    is_one = value.strip().lower() in ("true", "false") or "${" in value
+    return None if is_one else "true or false"
 
 
 def any_value(names: str) -> dict[str, Check]:

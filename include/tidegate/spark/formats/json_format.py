@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tidegate.core import sampled_columns, schema
 from tidegate.spark.egress_job import LINE
-from tidegate.spark.formats.declared import FileFormatBase, RecordFormatBase, any_value
+from tidegate.spark.formats.declared import FileFormatBase, RecordFormatBase, any_value, not_empty
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +52,7 @@ class JsonFiles(FileFormatBase):
     name = "json"
     value = row = LINE
     line_end = "\r\n"
-    allowed: ClassVar = VALUES | any_value("linesep")
+    allowed: ClassVar = VALUES | {"linesep": not_empty}
     refused: ClassVar = {
         "multiline": "Spark reads only the first object of a file then: give a JSON object a line",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidegate.spark.formats.declared import FileFormatBase, any_value
+from tidegate.spark.formats.declared import FileFormatBase
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 _INEXACT = "text that is not UTF-8, or a year before 1: JSON cannot hold it; set columns.value"
 
 
+def _rebase_mode(value: str) -> str | None:
+    is_one = value in ("EXCEPTION", "CORRECTED", "LEGACY") or "${" in value
+    return None if is_one else "EXCEPTION, CORRECTED or LEGACY"
+
+
 class ParquetFiles(FileFormatBase):
     """A file of Parquet. `lake.footers` reads its footer."""
 
     name = "parquet"
-    allowed = any_value("datetimerebasemode int96rebasemode")
+    allowed = dict.fromkeys(("datetimerebasemode", "int96rebasemode"), _rebase_mode)
 
     def line_ends(self, options: Mapping[str, str]) -> str | None:
         """Return None: there are no lines."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tidegate.core import schema
 from tidegate.core.schema import Fields, SchemaError
-from tidegate.spark.formats.declared import FileFormatBase, RecordFormatBase, any_value
+from tidegate.spark.formats.declared import FileFormatBase, RecordFormatBase, not_empty
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tidegate.spark.decoded import Parsed
     from tidegate.spark.egress_job import RowSource
     from tidegate.spark.row_frame import RowFrame
+
+
+def _bare_boolean(value: str) -> str | None:
+    return None if value.lower() in ("true", "false") or "${" in value else "true or false"
 
 
 class TextRecords(RecordFormatBase):
@@ -49,7 +53,11 @@ class TextFiles(FileFormatBase):
     name = "text"
     value = "value"
     line_end = "\r\n"
-    allowed = any_value("linesep wholetext")
+    allowed: ClassVar = {"linesep": not_empty, "wholetext": _bare_boolean}
+
+    def check_columns(self, columns: str) -> None:
+        """Raise SchemaError: a line is one column."""
+        raise SchemaError("a line of text has the column `value` alone")
 
     def line_ends(self, options: Mapping[str, str]) -> str | None:
         """Return the text that ends a line, or none of a file that is one row."""
