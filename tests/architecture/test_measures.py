@@ -22,10 +22,10 @@ BUDGETS = {
     "modules whose name another has": 64,
     "public names defined twice or more": 109,
     "reads of documents by string keys": 797,
-    "modules under 50 lines": 76,
+    "modules under 50 lines": 75,
     "private names that tests replace": 6,  # of Airflow, PySpark and rich
-    "semicolons per 10,000 words": 150,
-    "there is none per 10,000 words": 5.0,
+    "semicolons per 10,000 words": 149,
+    "there is none per 10,000 words": 4.8,
     "of which per 10,000 words": 4.8,
 }
 
