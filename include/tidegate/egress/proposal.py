@@ -42,12 +42,7 @@ def proposed_columns(
     source: SourceFiles, files: Sequence[SourceFile], file_format: FileFormat
 ) -> str | None:
     """Return Spark's DDL for the first lines of some files, if their format proposes columns."""
-    lines = (
-        line
-        for file in files[:_FILES]
-        for line in _lines(sources.beginning(source, file.name, _BYTES))
-    )
-    return file_format.propose_columns(lines)
+    return file_format.propose_columns(_first_lines(source, files))
 
 
 def columns_below(path: str, file_format: FileFormat, stores: Stores) -> str | None:
@@ -55,13 +50,17 @@ def columns_below(path: str, file_format: FileFormat, stores: Stores) -> str | N
 
     def lines() -> Iterator[bytes]:
         source = stores.source(Root.of(path))
-        for file in sources.listing(source, settle=0).files[:_FILES]:
-            yield from _lines(sources.beginning(source, file.name, _BYTES))
+        yield from _first_lines(source, sources.listing(source, settle=0).files)
 
     try:
         return file_format.propose_columns(lines())
     except (TidegateError, ValueError, zlib.error):
         return None
+
+
+def _first_lines(source: SourceFiles, files: Sequence[SourceFile]) -> Iterator[bytes]:
+    for file in files[:_FILES]:
+        yield from _lines(sources.beginning(source, file.name, _BYTES))
 
 
 def _lines(data: bytes) -> list[bytes]:
