@@ -89,6 +89,7 @@ def test_the_form_refuses_wrong_values(two: Path, airflow_database: None, wrong:
         maintenance.params.update(wrong)
 
 
+@pytest.mark.slow
 def test_the_harmless_ones_for_all_pipelines(
     two: Path, pipelines: Path, airflow_database: None
 ) -> None:

@@ -206,7 +206,7 @@ def test_each_task_of_a_wrong_file_fails_with_its_complaints(pipelines: Path) ->
         assert task.retries == 0
 
 
-@pytest.mark.parametrize("how", ["deleted", "renamed"])
+@pytest.mark.parametrize("how", ["deleted", pytest.param("renamed", marks=pytest.mark.slow)])
 def test_a_run_whose_file_is_gone_fails_maintenance(
     pipelines: Path, session: Any, how: str
 ) -> None:

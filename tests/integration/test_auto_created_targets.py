@@ -56,6 +56,7 @@ def test_a_target_that_comes_back_is_noticed_and_counted(creating: Broker, tmp_p
     assert len(terminal.json("status", "out")["open_claims"]) == 1
 
 
+@pytest.mark.slow
 def test_a_missing_target_is_not_made_by_asking(creating: Broker, tmp_path) -> None:
     """Neither by explain, nor by plan, nor by the doctor."""
     terminal = Terminal(tmp_path, creating.bootstrap)

@@ -195,6 +195,7 @@ def test_a_lake_that_cannot_be_written(terminal: Terminal, topic: Callable[..., 
     assert error["name"] == "LakeReadOnly"
 
 
+@pytest.mark.slow
 @pytest.mark.blackbox
 def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Broker) -> None:
     """If the disk is full in plan or stage, the error says so and nothing is visible; a retry with
@@ -222,6 +223,7 @@ def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Brok
     oracle_client.agree(broker.bootstrap, terminal.lake, "full", [name])
 
 
+@pytest.mark.slow
 def test_a_line_that_is_too_long(
     terminal: Terminal, topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -242,6 +244,7 @@ def test_a_line_that_is_too_long(
     assert terminal.json("run", "long", code=3)["error"]["name"] == "PartitionsLeftOut"
 
 
+@pytest.mark.slow
 def test_names_in_another_locale(
     terminal: Terminal, topic: Callable[..., str], tmp_path: Path
 ) -> None:

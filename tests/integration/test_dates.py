@@ -65,7 +65,9 @@ def ranges(run: Run) -> dict[int, tuple[int, int]]:
     return {r.partition: (r.start, r.end) for w in plan(run).plan.chunks for r in w}
 
 
-@pytest.mark.parametrize("order", ["forwards", "backwards", "at once"])
+@pytest.mark.parametrize(
+    "order", ["forwards", pytest.param("backwards", marks=pytest.mark.slow), "at once"]
+)
 def test_intervals_cover_each_offset_once(
     broker: Broker, topic: Callable[..., str], run_of: MakeRun, order: str
 ) -> None:

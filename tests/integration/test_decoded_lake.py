@@ -45,6 +45,7 @@ def sql(query: str, topic: str | None = None) -> list[Any]:
         return rows
 
 
+@pytest.mark.slow
 def test_a_year_of_changes(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
     """Records gain a field, widen one and lose one; each run commits all of them, and all are read
     with the columns of today. A replay decodes the old ones anew.
@@ -271,6 +272,7 @@ def test_from_an_unknown_topic_to_sql(
     assert user.json("sql", "typed", query)["rows"] == [["AA", 29.0], ["UA", 30.0], [None, None]]
 
 
+@pytest.mark.slow
 def test_a_sample_against_the_schema(
     user: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -401,6 +403,7 @@ def test_the_lake_shows_the_records_that_kafka_does(
         assert user.json("peek", "typed", "--lake", *chosen) == in_kafka, chosen
 
 
+@pytest.mark.slow
 def test_hard_names_and_old_times(
     user: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:

@@ -81,6 +81,7 @@ def about(found: Any, check: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_a_healthy_system(broker: Broker, guarded: tuple[Broker, str], tmp_path: Path) -> None:
     """Only ok, before and after the first run, and no change of the lake. Another broker is
     reported as another cluster.
@@ -163,6 +164,7 @@ def test_topics_that_lose_records(broker: Broker, tmp_path: Path) -> None:
     assert found["failures"] == 4
 
 
+@pytest.mark.slow
 def test_missing_rights(guarded: tuple[Broker, str], tmp_path: Path) -> None:
     """With DESCRIBE only, then READ, then DESCRIBE_CONFIGS; a log.retention.bytes of the broker is
     a warning; the password is never shown.

@@ -203,7 +203,7 @@ def killed(
 @pytest.mark.parametrize(
     ("format_", "victim", "seed"),
     [
-        ("again", "jvm", 1),
+        pytest.param("again", "jvm", 1, marks=pytest.mark.slow),
         pytest.param("lake", "jvm", 1, marks=pytest.mark.faults),
         pytest.param("parquet", "tidegate", 3, marks=pytest.mark.faults),
         pytest.param("csv", "broker", 2, marks=pytest.mark.faults),
@@ -279,6 +279,7 @@ def test_a_repeated_run_sends_nothing(tmp_path: Path, mortal: Broker) -> None:
         "name"] == "NotClaimed"  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.blackbox
 def test_killed_at_each_step(tmp_path: Path, mortal: Broker) -> None:
     """One run that ends at each point in turn, and is started again with its id: each row is in the

@@ -26,7 +26,7 @@ def recreate(broker: Broker, topic: str, count: int) -> None:
 
 
 @pytest.mark.blackbox
-@pytest.mark.parametrize("count", [400, 40_000])
+@pytest.mark.parametrize("count", [400, pytest.param(40_000, marks=pytest.mark.slow)])
 def test_a_recreated_topic_is_never_read_with_old_offsets(
     terminal: Terminal, broker: Broker, topic: Callable[..., str], count: int
 ) -> None:
@@ -95,6 +95,7 @@ def test_a_partition_added_after_the_plan(
     assert [(p["origin"], p["lag"]) for p in partitions.values()] == [(100, 0), (0, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.blackbox
 def test_publish_needs_no_broker(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]

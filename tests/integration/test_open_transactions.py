@@ -85,6 +85,7 @@ def test_an_open_transaction(
     assert (zero["end"], zero["lag"], zero["open_since"]) == (18, 18, None)
 
 
+@pytest.mark.slow
 def test_an_unknown_start_of_a_transaction(broker: Broker, topic: Callable[..., str]) -> None:
     """Without a record or a broker, the start is unknown after seconds, without an error; nothing
     is requested if no offset is hidden.

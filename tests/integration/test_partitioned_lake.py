@@ -82,6 +82,7 @@ def directories(user: Terminal) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_from_runs_to_replays_and_back(
     user: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:

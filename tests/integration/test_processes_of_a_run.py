@@ -4,6 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from support import topic_records
 from support.cli_user import Terminal
 from support.counters import refuse_more
@@ -21,6 +23,7 @@ def counting(directory: Path, name: str, real: str) -> None:
     program.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_processes(broker: Broker, tmp_path: Path, topic) -> None:
     """A run of four files: by programs that stand in the path, and in JAVA_HOME."""
     name = topic(partitions=4)

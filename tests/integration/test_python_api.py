@@ -23,7 +23,10 @@ def orders(
     return name
 
 
-@pytest.mark.parametrize("number", [1, 2], ids=["the calls", "the parts"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(1, id="the calls"), pytest.param(2, id="the parts", marks=pytest.mark.slow)],
+)
 def test_run_a_pipeline(
     number: int, orders: str, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ class Reader(threading.Thread):
         self.join(30)
 
 
+@pytest.mark.slow
 def test_a_re_ingest_during_queries_by_the_ledger(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:

@@ -247,6 +247,7 @@ def test_only_one_of_concurrent_creates_succeeds(lake: str, in_environment: None
         assert stores[0].get(f"log/{round_}") == b"writer %d" % created.index(True)
 
 
+@pytest.mark.slow
 def test_a_large_object_is_copied_in_parts(
     s3: Server, lake: str, in_environment: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,6 +398,7 @@ def parquet(**columns: list[Any]) -> bytes:
     return content.getvalue()
 
 
+@pytest.mark.slow
 def test_bad_objects_are_left_out(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:

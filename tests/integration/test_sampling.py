@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Producer
 
 from tidegate.broker.kafka_cluster import KafkaCluster
@@ -10,6 +11,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate_local.kafka import Broker
 
 
+@pytest.mark.slow
 def test_the_largest_records_count(broker: Broker, topic: Callable[..., str]) -> None:
     """The largest records decide, at the beginning or in the middle of a range, compressed or not.
     Without a broker there is no size, and no error.

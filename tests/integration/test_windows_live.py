@@ -50,6 +50,7 @@ def covered(terminal: Terminal, pipeline: str, name: str) -> dict[str, list[tupl
     }
 
 
+@pytest.mark.slow
 @pytest.mark.blackbox
 def test_a_backfill_resumed_at_each_of_its_chunks(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]

@@ -185,7 +185,7 @@ MUTANTS = (
         "_bisected",
         "    halves = files[: len(files) // 2], files[len(files) // 2 :]\n",
         "    halves = [files[: len(files) // 2] or files[len(files) // 2 :]]\n",
-        "tests/spark/test_bad_files.py::test_bad_in_ten_ways[60]",
+        "tests/spark/test_bad_files.py::test_bad_in_ten_ways[12]",
     ),
     Mutant(
         "a full disk blames no file",

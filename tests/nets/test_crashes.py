@@ -38,25 +38,34 @@ def played(tmp_path_factory, spec):
         yield crashes.states()
 
 
-def wrong(known, step):
+def wrong(known, step, cases=crashes.cases):
     """Return what a fault at a request leaves wrong: a crash, an error around it, or late."""
-    judged = ((c, crashes.judged(known[step], c)) for c in crashes.cases({step: known[step]}))
+    judged = ((c, crashes.judged(known[step], c)) for c in cases({step: known[step]}))
     return [(case, found) for case, found in judged if found]
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_one_fault(known, step):
+    found = wrong(known, step, crashes.sampled)
+    assert not found, found[:3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+def test_each_fault(known, step):
     found = wrong(known, step)
     assert not found, found[:3]
 
 
-OFTEN = ("replay", "repair")
-
-
-@pytest.mark.parametrize(
-    "step", [*OFTEN, *(pytest.param(s, marks=pytest.mark.slow) for s in INGEST if s not in OFTEN)]
-)
+@pytest.mark.parametrize("step", ["replay", "repair"])
 def test_one_fault_in_a_partitioned_lake(known_of_values, step):
+    found = wrong(known_of_values, step, crashes.sampled)
+    assert not found, found[:3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", INGEST)
+def test_each_fault_in_a_partitioned_lake(known_of_values, step):
     found = wrong(known_of_values, step)
     assert not found, found[:3]
 

@@ -8,10 +8,14 @@ from nets import interleavings
 from nets.world import playing
 from tidegate.lake import committing, ledger
 
-SEEDS = (*range(200), 669, 1312)
-"""The last ones are orders in which an attempt is to be committed after it was abandoned: rare."""
-SENDS = 300
-EDITS = 250
+RARE = (127, 669, 1312)
+"""Orders in which an attempt is committed too late, or abandoned too late."""
+
+
+def seeds(often: int, all_of_them: int) -> pytest.MarkDecorator:
+    """Return the ranges of seeds: those of every change, and the slow rest."""
+    rest = pytest.param(range(often, all_of_them), id="more", marks=pytest.mark.slow)
+    return pytest.mark.parametrize("seeds", [pytest.param(range(often), id="often"), rest])
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +26,9 @@ def state(tmp_path_factory):
         yield world
 
 
+@seeds(100, 300)
 @pytest.mark.parametrize("is_sent", [False, True], ids=["first", "again"])
-def test_senders_in_any_order(state, is_sent):
+def test_senders_in_any_order(state, is_sent, seeds):
     """Two processes of a run or of a replay, others that find a dead claim, sweeps: each record is
     there once, and once more for each replay.
     """
@@ -32,25 +37,23 @@ def test_senders_in_any_order(state, is_sent):
     if is_sent:
         world.egress("first")
     found = [
-        (seed, wrong)
-        for seed in range(SENDS)
-        if (wrong := interleavings.judged_senders(world, seed))
+        (seed, wrong) for seed in seeds if (wrong := interleavings.judged_senders(world, seed))
     ]
     assert not found, found[:3]
 
 
-def test_edits_in_any_order(tmp_path_factory):
+@seeds(80, 250)
+def test_edits_in_any_order(tmp_path_factory, seeds):
     """The schema is corrected, or the connection leads elsewhere, while plans are unfinished."""
     with playing(tmp_path_factory.mktemp("edited") / "in") as world:
         found = [
-            (seed, wrong)
-            for seed in range(EDITS)
-            if (wrong := interleavings.judged_edits(world, seed))
+            (seed, wrong) for seed in seeds if (wrong := interleavings.judged_edits(world, seed))
         ]
     assert not found, found[:3]
 
 
-def test_any_order(state, monkeypatch):
+@seeds(80, 200)
+def test_any_order(state, monkeypatch, seeds):
     """Nothing is lost or repeated, and two readers see each committed row once at any moment.
 
     The orders are such that what the ledger must refuse does happen.
@@ -65,7 +68,9 @@ def test_any_order(state, monkeypatch):
             return verdict
 
         monkeypatch.setattr(module, "judge", counted)
-    found = [(seed, wrong) for seed in SEEDS if (wrong := interleavings.judged(state, seed))]
+    found = [
+        (seed, wrong) for seed in (*seeds, *RARE) if (wrong := interleavings.judged(state, seed))
+    ]
     assert not found, found[:3]
     assert verdicts.keys() >= {
         ("Commit", "Adopt"), ("Commit", "CoveredBy"), ("Commit", "PartlyCovered"),

@@ -74,6 +74,7 @@ def test_on_a_disk(tmp_path):
         lives(str(tmp_path / f"{i}/lake"), tmp_path / f"{i}/in", fault)
 
 
+@pytest.mark.slow
 def test_on_s3(tmp_path, s3, monkeypatch):
     """Twelve faults; each is a whole prefix of the bucket."""
     for name, value in s3.environment.items():

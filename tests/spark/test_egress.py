@@ -84,6 +84,7 @@ def test_parquet_in_many_row_groups_and_splits(pipeline: EgressPipeline) -> None
     assert pipeline.ends() == ends
 
 
+@pytest.mark.slow
 def test_the_same_row_has_the_same_number_anywhere(pipeline: EgressPipeline, topic: str) -> None:
     """Row numbers are equal if the files are read by one task, by many, or combined."""
     for name in ("c.json", "a.json", "b.json"):

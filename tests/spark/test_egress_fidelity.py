@@ -87,6 +87,7 @@ def test_every_kind_of_record_is_sent_back_unchanged(
     )
 
 
+@pytest.mark.slow
 def test_the_order_of_the_source_holds_after_a_dead_attempt(
     pipeline: EgressPipeline, topic: str, back: str
 ) -> None:
@@ -233,6 +234,7 @@ def test_a_flipped_bit_in_the_lake_is_not_sent(
     assert pipeline.fold().claims == {}
 
 
+@pytest.mark.slow
 @pytest.mark.leaves("file", "offsets")
 def test_windows_that_cut_a_file(
     pipeline: EgressPipeline, topic: str, back: str, monkeypatch: pytest.MonkeyPatch

@@ -359,8 +359,20 @@ def test_refused_before_anything_is_sent(
         assert pipeline.entries() == []
 
 
+OFTEN = {
+    "a header without a key", "a name that Spark passes over", "a null value",
+    "a partition out of range", "a row too large for the producer",
+    "a value of CSV of another type", "a cut gz file", "a failing cast",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "refusal", [each for each in REFUSALS if each.files], ids=lambda refusal: refusal.name
+    "refusal",
+    [
+        pytest.param(each, id=each.name, marks=[] if each.name in OFTEN else pytest.mark.slow)
+        for each in REFUSALS
+        if each.files
+    ],
 )
 def test_bad_files_are_left_out(pipeline: EgressPipeline, target: str, refusal: Refusal) -> None:
     """By one plan for all of them, before the first record; the same run sends the others, fails,
@@ -398,6 +410,7 @@ def put(pipeline: EgressPipeline, target: str, refusal: Refusal) -> str:
     return f"{target}-compacted" if f"{target}-compacted" in named else target
 
 
+@pytest.mark.slow
 def test_a_file_that_is_mended_is_sent(pipeline: EgressPipeline) -> None:
     """A truncated Parquet file is detected by planning, a bad row by Spark: one run sends the rest
     and names both, and what is mended is sent by the next.
@@ -437,6 +450,7 @@ def test_the_columns_of_the_first_commit_count(pipeline: EgressPipeline) -> None
     assert pipeline.run_all("three")["rows"] == 2
 
 
+@pytest.mark.slow
 def test_a_committed_name_with_other_content(pipeline: EgressPipeline) -> None:
     """It is excluded by name; `--resend` sends it with a new plan."""
     texts("json", a=GOOD, b=GOOD)(pipeline)

@@ -118,6 +118,7 @@ def test_after_a_sent_prefix_the_rest_is_sent_in_order(pipeline: EgressPipeline)
     assert_consistent(pipeline, report)
 
 
+@pytest.mark.slow
 def test_after_any_sent_part_the_missing_rows_are_sent(pipeline: EgressPipeline) -> None:
     """Without an order, and with partitions chosen by Kafka."""
     pipeline.settings |= {
@@ -129,6 +130,7 @@ def test_after_any_sent_part_the_missing_rows_are_sent(pipeline: EgressPipeline)
     assert topic_reader.rows(pipeline.records()) == ALL
 
 
+@pytest.mark.slow
 def test_a_broken_order_is_reported(pipeline: EgressPipeline) -> None:
     """A batch was lost and a later one was not: the missing rows are sent after it, and the
     partition is reported.
@@ -144,6 +146,7 @@ def test_a_broken_order_is_reported(pipeline: EgressPipeline) -> None:
     assert_consistent(pipeline, report)
 
 
+@pytest.mark.slow
 def test_a_broken_order_of_keys_is_reported(pipeline: EgressPipeline) -> None:
     """If Kafka chooses the partitions, the order is that within a key; the topic is reported."""
     pipeline.settings["columns"].pop("partition")
@@ -175,6 +178,7 @@ def test_a_broken_order_is_read_from_the_topic(
     assert_consistent(pipeline, report)
 
 
+@pytest.mark.slow
 def test_strict_order_refuses_rows_sent_in_another_order(pipeline: EgressPipeline) -> None:
     """No row is missing, but two are in the wrong order: an operator must decide."""
     pipeline.settings["order"] = "strict"
@@ -255,6 +259,7 @@ def test_only_records_of_the_plan_count(pipeline: EgressPipeline) -> None:
     assert_consistent(pipeline, report)
 
 
+@pytest.mark.slow
 def test_duplicates_are_counted_in_all_partitions(pipeline: EgressPipeline) -> None:
     """Late records of dead attempts, in the same and in another partition."""
     pipeline.settings |= {"columns": {"key": "cast(id % 5 as string)", "value": "name"},
@@ -267,6 +272,7 @@ def test_duplicates_are_counted_in_all_partitions(pipeline: EgressPipeline) -> N
     assert_consistent(pipeline, report)
 
 
+@pytest.mark.slow
 def test_another_run_finishes_an_open_claim(pipeline: EgressPipeline) -> None:
     """It sends no row twice; a retry of the first run finds the plan committed."""
     plan = send_and_die(pipeline, range(60), run_id="A")
@@ -278,6 +284,7 @@ def test_another_run_finishes_an_open_claim(pipeline: EgressPipeline) -> None:
     assert pipeline.ends() == ends
 
 
+@pytest.mark.slow
 def test_many_attempts_die(pipeline: EgressPipeline) -> None:
     """Each sends a part; the target's ends at the first claim apply to all of them."""
     topic_records.numbers(pipeline.bootstrap, pipeline.topic, 9)
@@ -289,7 +296,9 @@ def test_many_attempts_die(pipeline: EgressPipeline) -> None:
     assert_consistent(pipeline, report)
 
 
-@pytest.mark.parametrize("point", ["send.before", "send.sent"])
+@pytest.mark.parametrize(
+    "point", [pytest.param("send.before", marks=pytest.mark.slow), "send.sent"]
+)
 def test_the_application_dies(
     pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -306,6 +315,7 @@ def test_the_application_dies(
     assert_consistent(pipeline, report)
 
 
+@pytest.mark.slow
 def test_a_partition_is_added_meanwhile(pipeline: EgressPipeline) -> None:
     """It was empty at the claim, so all of its records came later."""
     pipeline.settings["columns"].pop("partition")
@@ -380,6 +390,7 @@ def test_the_read_back_detects_a_missing_header(
     assert pipeline.fold().claims == {}
 
 
+@pytest.mark.slow
 def test_in_a_compacted_topic_the_last_row_of_a_key_stays_last(
     pipeline: EgressPipeline, topic: str
 ) -> None:
@@ -450,6 +461,7 @@ def test_in_a_compacted_topic_a_missing_row_must_leave_a_hole(
     assert (verified["differences"], verified["against_kafka"]["expired"]) == (0, 1), verified
 
 
+@pytest.mark.slow
 def test_in_a_compacted_topic_the_last_row_of_a_key_must_exist(
     pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

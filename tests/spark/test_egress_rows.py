@@ -216,7 +216,8 @@ def test_columns_of_any_name(session: SparkSession, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("number", [100, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [100, 1_000])
 def test_many_columns(session: SparkSession, tmp_path: Path, number: int) -> None:
     """Whatever the format, a row holds all of its columns."""
     names = [f"c{n}" for n in range(number)]

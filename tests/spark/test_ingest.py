@@ -219,6 +219,7 @@ def test_short_ranges_share_files(
     assert done["rows"] == sum(map(len, window))
 
 
+@pytest.mark.slow
 def test_files_of_a_topic_do_not_overlap(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, request: Any
 ) -> None:

@@ -44,7 +44,9 @@ def at(point: str, do: Callable[[], object], monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(faults, "point", lambda name: do() if name == point else None)
 
 
-@pytest.mark.parametrize("point", ["send.before", "send.sent"])
+@pytest.mark.parametrize(
+    "point", [pytest.param("send.before", marks=pytest.mark.slow), "send.sent"]
+)
 def test_it_is_counted(
     pipeline: EgressPipeline, plan: str, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -59,6 +61,7 @@ def test_it_is_counted(
     assert values == Counter({b"n%d" % n: 2 if n < 5 else 1 for n in range(ROWS)})
 
 
+@pytest.mark.slow
 def test_a_bad_file_is_released_after_a_dead_attempt(pipeline: EgressPipeline) -> None:
     """The attempt died before it began to send, as its mark would tell: the claim is released."""
     pipeline.set_source("json", columns="id INT")

@@ -15,7 +15,7 @@ from support.rows_of_files import select
 from tidegate.spark.egress_job import LINE, WHOLE
 
 FILES = pytest.mark.parametrize(
-    "files", [150, pytest.param(2_500, marks=pytest.mark.slow)], ids=lambda n: f"{n} files"
+    "files", [40, pytest.param(2_500, marks=pytest.mark.slow)], ids=lambda n: f"{n} files"
 )
 _AT_ONCE = 250
 

@@ -69,6 +69,7 @@ def test_names_are_those_of_the_client(client: str, names: set[str]) -> None:
     assert public == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CHECKS)
 def test_numbers_that_are_accepted_are_valid_for_the_client(client: str) -> None:
     """It takes the minimum and maximum of each, and refuses what is beyond, unless the table is
@@ -87,6 +88,7 @@ def test_numbers_that_are_accepted_are_valid_for_the_client(client: str) -> None
         assert not starts(client, name, most + 1), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CHECKS)
 def test_words_that_are_accepted_are_valid_for_the_client(client: str) -> None:
     """It takes each of them, in any letter case where the table does, and no other."""

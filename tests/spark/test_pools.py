@@ -145,6 +145,7 @@ def test_there_is_a_value_for_every_setting() -> None:
     assert of_pools == CONF.keys()
 
 
+@pytest.mark.slow
 def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Capacity 2 for four tasks at once is exceeded, idle consumers make room, and nothing is lost;
     without an evictor an idle producer stays, and one that is no longer in its pool is closed when

@@ -142,6 +142,7 @@ def test_a_small_plan_is_read_back(
     assert read_back == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "partition"), [(3, 0), (ROWS, 1)])
 def test_another_new_producer(
     pipeline: EgressPipeline, target: str, read_back: list[bool],
@@ -154,6 +155,7 @@ def test_another_new_producer(
     whole(pipeline, target, report)
 
 
+@pytest.mark.slow
 def test_another_producer_beside_one_without_numbers(
     pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +212,7 @@ def test_an_earlier_attempt_that_may_have_sent(
     whole(pipeline, target, report)
 
 
+@pytest.mark.slow
 def test_a_row_that_is_dropped_before_the_sink(
     pipeline: EgressPipeline, target: str, read_back: list[bool],
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
@@ -294,6 +297,7 @@ def test_first_rows_with_other_content(
     assert read_back == [True]
 
 
+@pytest.mark.slow
 def test_brokers_that_do_not_say(
     pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +311,7 @@ def test_brokers_that_do_not_say(
     assert read_back == [True]
 
 
+@pytest.mark.slow
 def test_brokers_that_do_not_say_any_more(
     pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +343,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
+@pytest.mark.slow
 def test_rows_that_are_sent_as_they_are_need_no_look(
     pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,6 +392,7 @@ def test_what_is_looked_at(
     assert (report["proof"] == "full", len(read_back)) == (case == "full" or bool(producer),) * 2
 
 
+@pytest.mark.slow
 def test_rows_that_were_not_looked_at_are_before_they_are_read_back(
     pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -420,6 +427,7 @@ def test_what_does_not_fit_is_found_before_anything_is_sent(
     assert sum(pipeline.ends(small).values()) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.leaves("file", "offsets")
 def test_a_file_that_is_damaged(
     pipeline: EgressPipeline, target: str, monkeypatch: pytest.MonkeyPatch

@@ -142,6 +142,7 @@ def send_and_die(
     return submit
 
 
+@pytest.mark.slow
 def test_a_dead_attempt_is_resumed_with_its_filter(pipeline: EgressPipeline, source: str) -> None:
     """Sent rows are recognised by their offsets, and the rest is sent in order. A live run in
     between does not finish the replay.
@@ -162,6 +163,7 @@ def test_a_dead_attempt_is_resumed_with_its_filter(pipeline: EgressPipeline, sou
     )
 
 
+@pytest.mark.slow
 def test_a_record_outside_the_filter_fails_the_read_back(
     pipeline: EgressPipeline, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +241,7 @@ def test_rows_outside_window_and_filter_are_ignored(pipeline: EgressPipeline, so
     assert [offsets(pipeline, report, p) for p in (0, 1)] == [list(range(1, 20))] * 2
 
 
+@pytest.mark.slow
 def test_a_window_by_time_of_records_expired_in_kafka(pipeline: EgressPipeline, topic: str) -> None:
     """Below the log start, the lake's rows resolve a timestamp; adjacent windows do not overlap,
     although timestamps are out of order; runs freeze boundaries in the lake, explain does not.

@@ -67,6 +67,7 @@ def test_each_row_once_for_each_id(pipeline: EgressPipeline, format_: str) -> No
     assert Checker(Stored(str(pipeline.home / "ledger/out"))).run() == []
 
 
+@pytest.mark.slow
 def test_a_dead_attempt_is_resumed(pipeline: EgressPipeline) -> None:
     """By its id alone: rows that it has sent are not sent again, though the first plan's records
     have the same content. A run in between sends what is new, and does not finish it.

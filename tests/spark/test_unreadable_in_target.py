@@ -14,6 +14,7 @@ from tidegate.spark import target_records
 pipeline = test_egress_resume.pipeline
 
 
+@pytest.mark.slow
 def test_records_of_others_that_spark_cannot_read(pipeline: EgressPipeline) -> None:
     """Stamped with nanoseconds, before, between and behind those of a dead attempt."""
     config = {"message_timestamp_after_max_ms": str(2**63 - 1), "retention_ms": "-1"}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tidegate.core import accounting, decoding, layout, parquet_settings
 from tidegate.core.canonical import FORMAT
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidegate.lake.footers import ParquetFile
 
 DONE = "_done.json"
-T = TypeVar("T")
+T = TypeVar("T", Account, "HoleProof")
 
 logger = logging.getLogger(__name__)
 
@@ -113,9 +113,11 @@ class Manifest(StoredDocument):
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Manifest:
         def by_partition(kind: type[T]) -> dict[str, dict[int, T]]:
-            names = get_type_hints(kind)
             return {
-                topic: {int(p): kind(*(each[n] for n in names)) for p, each in partitions.items()}
+                topic: {
+                    int(p): kind._make(each[name] for name in kind._fields)
+                    for p, each in partitions.items()
+                }
                 for topic, partitions in form["partitions"].items()
             }
 

@@ -158,7 +158,7 @@ CODES = {
     "ConfigurationError": 2, "NotAuthenticated": 3, "NotAuthorised": 3,
     "BrokerUnreachable": 4, "StageFailed": 4,
 }  # fmt: skip
-SAMPLE = ("wrong password", "expired server")
+SAMPLE = ("wrong password",)
 EGRESS = ("wrong password", "expired client", "wrong client secret", "wrong keytab")
 """What the target's cluster refuses as well; how a connection is opened is the same."""
 

@@ -9,7 +9,7 @@ from support.cli_user import Terminal
 from support.secured_broker import SECRETS, WAYS, SecuredBroker
 
 RECORDS = 600
-SAMPLE = ("scram-512", "kerberos")
+SAMPLE = ("scram-512",)
 PROCESSES = ("delegation-token", "kerberos-cache")
 """Tokens belong to a whole JVM: other tests may not get them. And one JVM gets its realm by us."""
 
