@@ -20,6 +20,11 @@ ENOUGH = 4 * 10**9
 """Bytes: the files of a whole run are less than half of it."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a person write the golden files anew."""
+    parser.addoption("--update", action="store_true", help="write tests/contracts/golden")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Put the tests' files in memory if possible, spare the JVMs, and give each worker its ports.
 

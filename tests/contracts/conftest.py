@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from support import printed, staged_attempts
+from support.golden import Golden
 from tidegate.cli import console
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import committing
@@ -49,3 +50,9 @@ def shown(capsys):
         return out
 
     return show
+
+
+@pytest.fixture
+def golden(request):
+    """Return what compares a command's output with its file below `golden`."""
+    return Golden(request.node.originalname, update=request.config.getoption("--update"))

@@ -51,27 +51,19 @@ def variables(monkeypatch):
     return shown
 
 
-def test_reconcile(tidegate, variables):
+def test_reconcile(tidegate, variables, golden):
     """Mended, nothing to mend, and one that is ahead: named, left alone, with both ways out."""
-    mended = "p\n  Variable tidegate__p__t: {}: mended\n"
-    assert tidegate("reconcile", "p") == (0, mended.format("missing"), "")
-    assert tidegate("reconcile", "p") == (0, "p: no drift\n", "")
+    golden("reconcile", tidegate("reconcile", "p"))
+    golden("reconcile", tidegate("reconcile", "p"))
     variables["tidegate__p__t"] = '{"t":{"0":4,"1":0}}'
-    assert tidegate("reconcile") == (0, mended.format("behind"), "")
+    golden("reconcile", tidegate("reconcile"))
     variables["tidegate__p__t"] = "{"
-    assert tidegate("reconcile") == (
-        0, mended.format("unreadable"), "the Variable of t is not offsets: '{'\n"
-    )  # fmt: skip
+    golden("reconcile", tidegate("reconcile"))
     variables["tidegate__p__t"] = '{"t":{"0":40}}'
-    assert tidegate("reconcile", "p") == (
-        3,
-        "p\n  Variable tidegate__p__t: ahead: left alone\n",
-        "ahead of the ledger: tidegate__p__t. Either the lake is not the one it was, or they were "
-        "edited: delete them, or `tidegate offsets set`\n",
-    )
+    golden("reconcile", tidegate("reconcile", "p"))
 
 
-def test_reconcile_a_group(tidegate, variables, monkeypatch, tmp_path):
+def test_reconcile_a_group(tidegate, variables, monkeypatch, tmp_path, golden):
     """Each drift with both numbers; and a broker that does not answer leaves it as it is."""
     form = json.loads((tmp_path / "p.yaml").read_text())
     (tmp_path / "p.yaml").write_text(json.dumps({**form, "progress_group": "lag"}))
@@ -83,32 +75,24 @@ def test_reconcile_a_group(tidegate, variables, monkeypatch, tmp_path):
         raise BrokerUnreachable("no broker answered")
 
     answer(monkeypatch, committed=lambda *_: {"t": {0: 4, 1: 0}})
-    drift = "p\n  group lag, t-0: 4, ledger 10:"
-    assert tidegate("reconcile", "p") == (0, f"{drift} mended\n", "")
+    golden("reconcile", tidegate("reconcile", "p"))
     answer(monkeypatch, commit=refuses)
     code, out, err = tidegate("reconcile", "p")
-    assert (code, out) == (0, f"{drift} not mended\n")
-    assert err.endswith("p: no broker answered\n")
+    golden("reconcile", (code, out, err.splitlines()[-1]))
 
 
-def test_reconcile_without_airflow(tidegate, monkeypatch, tmp_path):
+def test_reconcile_without_airflow(tidegate, monkeypatch, tmp_path, golden):
     """Refused by name; a group is compared with the ledger all the same."""
-    none = (
-        "there is no Airflow in this environment, so no Variables: run this where AIRFLOW_HOME or "
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN is set as for Airflow's own processes\n"
-    )
-    assert tidegate("reconcile", "p") == (2, "", f"NeedsAirflow: {none}")
+    golden("reconcile", tidegate("reconcile", "p"))
     form = json.loads((tmp_path / "p.yaml").read_text())
     (tmp_path / "p.yaml").write_text(json.dumps({**form, "progress_group": "lag"}))
     answer(monkeypatch, committed=lambda *_: {"t": {0: 10, 1: 0}})
-    assert tidegate("reconcile", "p") == (
-        0, "p: no drift\n", f"Variables were not looked at: {none}"
-    )  # fmt: skip
+    golden("reconcile", tidegate("reconcile", "p"))
 
 
-def test_repair(tidegate, store, monkeypatch):
+def test_repair(tidegate, store, monkeypatch, golden):
     """Nothing; a commit that a crash left; an unknown file; and a file that is lost for good."""
-    assert tidegate("repair", "p") == (0, "p: placed nothing\n", "")
+    golden("repair", tidegate("repair", "p"))
     plan = staged_attempts.plan_of((OffsetRange("t", 1, 0, 5),))
     staged_attempts.seal(store, plan)
     monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
@@ -129,75 +113,46 @@ def test_repair(tidegate, store, monkeypatch):
     for each in store.objects(layout.STAGING):
         store.delete(each.path)
     store.delete(final)
-    assert tidegate("repair") == (
-        3,
-        "",
-        f"p: {printed.without_chance(store.uri(final))} is not the file that commit #3 lists, and "
-        "its staged copy is gone: restore it from a copy\n",
-    )
+    code, out, err = tidegate("repair")
+    assert (code, out) == (3, "")
+    assert err.startswith(f"p: {printed.without_chance(store.uri(final))} ")
+    assert "commit #3" in err
 
 
-def test_sweep(tidegate, store):
+def test_sweep(tidegate, store, golden):
     """Nothing yet, a commit that is in place; and one whose file is damaged: kept, and exit 3."""
-    nothing = "p: removed 0 attempts, 0 files, 0 bytes\n"
-    assert tidegate("sweep", "p") == (0, nothing, "")
+    golden("sweep", tidegate("sweep", "p"))
     for each in store.objects(layout.PLACED):
         os.utime(store.native(each.path), (0, 0))
     (final,) = (each.path for each in store.objects(layout.DATA))
     whole = store.get(final)
     Path(store.native(final)).unlink()
     gone = printed.without_chance(store.uri(final))
-    kept = f"  kept commit #3: {gone} is missing or has another size\n"
-    assert tidegate("sweep", "p") == (3, nothing, kept)
+    code, out, err = tidegate("sweep", "p")
+    golden("sweep", (code, out, err.replace(gone, "FILE")))
     Path(store.native(final)).write_bytes(whole)
-    assert tidegate("sweep", "p") == (
-        0,
-        "p: removed 1 attempt, 2 files, N bytes\n",
-        "_tidegate/staging/PLAN/0/attempt/: removed 2 files (placed)\n",
-    )
+    golden("sweep", tidegate("sweep", "p"))
 
 
-def test_checkpoint(tidegate):
-    assert tidegate("checkpoint", "p") == (
-        0, "p: at entry 3; read 3 entries, wrote N bytes\n", ""
-    )  # fmt: skip
-    assert tidegate("checkpoint") == (0, "p: at entry 3; read 0 entries, wrote 0 bytes\n", "")
+def test_checkpoint(tidegate, golden):
+    golden("checkpoint", tidegate("checkpoint", "p"))
+    golden("checkpoint", tidegate("checkpoint"))
 
 
-def test_offsets(tidegate, monkeypatch):
+def test_offsets(tidegate, monkeypatch, golden):
     """Moved, nothing to move, refused backward and beyond the end; adopted, and again; shown."""
     broker_has(monkeypatch, "id-t")
     moving = ("offsets", "set", "p", "t", "0")
     why = ("--reason", "[b]poison[/b]")
-    assert tidegate(*moving, "25", *why) == (
-        0, "t-0: cursor 10 → 25 (#4)\n", "p: ledger entry 4: gap\n"
-    )  # fmt: skip
-    assert tidegate(*moving, "25", *why) == (0, "t-0: cursor 25 → 25 (nothing to skip)\n", "")
-    assert tidegate(*moving, "9", *why) == (
-        3,
-        "",
-        "CursorBackward: pipeline 'p': the cursor of t-0 is 25; 9 is behind it, and the offsets "
-        "between are in the lake or skipped. To read them again, use `tidegate replay p`, or the "
-        "DAG tidegate_replay\n",
-    )
-    assert tidegate(*moving, "41", *why) == (
-        3,
-        "",
-        "BeyondEnd: pipeline 'p': t-0 ends at 40; 41 is beyond it. Only offsets that exist can be "
-        "skipped: give at most the end\n",
-    )
+    golden("offsets", tidegate(*moving, "25", *why))
+    golden("offsets", tidegate(*moving, "25", *why))
+    golden("offsets", tidegate(*moving, "9", *why))
+    golden("offsets", tidegate(*moving, "41", *why))
     broker_has(monkeypatch, "new")
-    assert tidegate(*moving, "30", *why) == (
-        3,
-        "",
-        "IdentityChanged: pipeline 'p': t: the topic was recreated (was id-t, is new): `tidegate "
-        "offsets adopt p t --reason …`, or give the topic a new pipeline\n",
-    )
+    golden("offsets", tidegate(*moving, "30", *why))
     adopting = ("offsets", "adopt", "p", "t", *why)
-    assert tidegate(*adopting) == (
-        0, 't: id-t → new (#5), from {"0": 0, "1": 2}\n', "p: ledger entry 5: origin\n"
-    )  # fmt: skip
-    assert tidegate(*adopting) == (0, "t: new is followed already\n", "")
+    golden("offsets", tidegate(*adopting))
+    golden("offsets", tidegate(*adopting))
     shown = """\
 p, after entry 5
 t new
@@ -211,10 +166,8 @@ gap t-0 [10, 25): [b]poison[/b] (cli:ann)
     assert tidegate("offsets", "show", "p") == (0, shown, "")
 
 
-def test_release_of_an_ingest(tidegate):
-    assert tidegate("release", "p", "--how", "resend", "--reason", "looked") == (
-        2, "", "ConfigurationError: pipeline 'p': only egress pipelines have claims\n"
-    )  # fmt: skip
+def test_release_of_an_ingest(tidegate, golden):
+    golden("release", tidegate("release", "p", "--how", "resend", "--reason", "looked"))
 
 
 @once

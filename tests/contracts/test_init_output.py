@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.golden import Golden
 from tidegate.cli import main
 from tidegate.pipelines import files
 from tidegate.pipelines.schema import schema
@@ -46,19 +47,9 @@ def tidegate(
 
 
 @pytest.mark.usefixtures("place")
-def test_a_first_pipeline(tidegate: Tidegate) -> None:
+def test_a_first_pipeline(tidegate: Tidegate, golden: Golden) -> None:
     """By options alone: nothing is asked. The file says where its schema is."""
-    assert tidegate(*INGEST) == (
-        0,
-        """\
-wrote pipelines/orders.yaml
-next: tidegate doctor orders, tidegate explain orders, tidegate run orders
-""",
-        """\
-wrote pipelines/pipeline.schema.json
-lake: ${TIDEGATE_LAKE} is not set in the environment: set it before a run
-""",
-    )
+    golden("init", tidegate(*INGEST))
     text = Path("pipelines/orders.yaml").read_text()
     assert text.startswith("# yaml-language-server: $schema=pipeline.schema.json\n")
     assert max(map(len, text.splitlines())) <= 100
@@ -112,16 +103,12 @@ def _without_prose(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not re.match(r" *# .*(\.|json)$", line))
 
 
-def test_an_existing_file_stays(tidegate: Tidegate) -> None:
+def test_an_existing_file_stays(tidegate: Tidegate, golden: Golden) -> None:
     """And so does a schema that is there."""
     Path("pipelines").mkdir()
     Path("pipelines/orders.yaml").write_text("mine")
     Path("pipelines/pipeline.schema.json").write_text("mine")
-    assert tidegate(*INGEST) == (
-        2,
-        "",
-        "ConfigurationError: pipelines/orders.yaml was not written: File exists\n",
-    )
+    golden("init", tidegate(*INGEST))
     assert tidegate("init", "--name", "other", "--topic", "t")[0] == 0
     Path("pipelines/third.yaml").symlink_to("away.yaml")  # which a look does not see
     assert tidegate("init", "--name", "third", "--topic", "t")[0] == 2
@@ -232,8 +219,8 @@ def test_a_terminal_is_asked_for_what_an_egress_lacks(tidegate: Tidegate) -> Non
     assert (spec.source.path, spec.source.format) == ("/in", "csv")
 
 
-def test_the_schema(tidegate: Tidegate) -> None:
+def test_the_schema(tidegate: Tidegate, golden: Golden) -> None:
     code, out, err = tidegate("schema")
     assert (code, json.loads(out), err) == (0, schema(), "")
-    assert tidegate("schema", "--output", "s.json") == (0, "", "wrote s.json\n")
+    golden("schema", tidegate("schema", "--output", "s.json"))
     assert json.loads(Path("s.json").read_text()) == schema()

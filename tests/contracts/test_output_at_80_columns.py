@@ -64,37 +64,14 @@ STATUS = {
 }  # fmt: skip
 
 
-def test_status(shown):
+def test_status(shown, golden):
     """Numbers of thousands of millions fit; each problem has its fix."""
     text = shown(render.print_status, STATUS)
-    assert (
-        text
-        == f"""\
-flights: 1 live commit, the newest is #2
-  last change: commit #2, 1h 55m ago, by scheduled__2026-03-14T10:00:00+00:00
-  unfinished: backfill plan 9c9c939ba08dd0cc of run old-days
-    of 1 chunk, 0 committed and 1 sealed
-    not committed: t: column a INT is gone
-  1 gap of 1 offset: tidegate offsets show flights
-flights  {TOPIC_ID}
-  partition  origin         cursor      log start            end        lag
-          0       0  3,999,000,000  3,990,000,000  4,000,204,551  1,204,556
-         11       0             40             90            120         80
-refunds  not read yet
-flights: 2,001 rows do not fit the schema: see _undecodable
-  2,000  value: a: no INT
-  1  value: no UTF-8
-flights-0: 5 offsets behind a transaction that is open for 1h 2m
-flights-11: expired: [40, 90), 50 offsets
-  → set `on_expired: skip` to record the gap and go on
-refunds: the topic was recreated (was a, is b)
-  → `tidegate offsets adopt flights refunds --reason …`
-"""
-    )
+    golden("status", text)
     assert max(map(len, text.splitlines())) <= printed.WIDTH
 
 
-def test_status_without_a_broker(shown):
+def test_status_without_a_broker(shown, golden):
     partition = {"origin": 0, "cursor": 5} | dict.fromkeys(
         ("log_start", "end", "high", "lag", "open_since")
     )
@@ -104,16 +81,7 @@ def test_status_without_a_broker(shown):
         "last_entry": None,
         "broker": "Kafka at b:9092 (kafka_default): no broker answered",
     }  # fmt: skip
-    assert (
-        shown(render.print_status, state)
-        == f"""\
-flights: 0 live commits
-Kafka at b:9092 (kafka_default): no broker answered
-{LONG}  {TOPIC_ID}
-  partition  origin  cursor  log start  end  lag
-          0       0       5          -    -    -
-"""
-    )
+    golden("status", shown(render.print_status, state))
 
 
 COVERAGE = {
@@ -146,26 +114,12 @@ COVERAGE = {
 }  # fmt: skip
 
 
-def test_coverage(shown):
+def test_coverage(shown, golden):
     """A line for each partition, its intervals below; the first unseen one expires first."""
-    assert (
-        shown(windows._print_coverage, COVERAGE)
-        == """\
-flights
-flights-0  _█████████████████████████████··········
-  [0, 3)                  before the origin
-  [3, 1,000,000)          covered by live
-  [1,000,000, 1,000,012)  skipped: expired, by manual__2026-03-01T00:00:00__1a2b3c
-  [1,000,012, 1,204,551)  unseen, expires in 6d 23h
-  [1,204,551, 1,204,600)  covered by backfill
-  [1,204,600, 1,300,000)  unseen
-flights-1  empty
-█ live  ▓ backfill  ▒ replay  x skipped  ! expired  · unseen  _ before
-"""
-    )
+    golden("coverage", shown(windows._print_coverage, COVERAGE))
 
 
-def test_coverage_without_a_broker(shown):
+def test_coverage_without_a_broker(shown, golden):
     """What the ledger knows; and what a replay, an operator and an expiry have left."""
     intervals = [
         {"start": 0, "end": 1, "state": "covered", "lane": "replay"},
@@ -175,18 +129,7 @@ def test_coverage_without_a_broker(shown):
     partitions = {"0": {"intervals": intervals, "expires_at": None}}
     away = "Kafka at b:9092 (kafka_default): no broker answered"
     document = COVERAGE | {"broker": away, "topics": {LONG: {"partitions": partitions}}}
-    assert (
-        shown(windows._print_coverage, document)
-        == f"""\
-flights
-{away}
-{LONG}-0  ▒▒▒▒▒▒▒▒▒▒xxxxxxxxxx!!!!!!!!!!!!!!!!!!!!
-  [0, 1)  covered by replay
-  [1, 2)  skipped: [b]poison[/b], by cli:ann
-  [2, 4)  expired unread
-█ live  ▓ backfill  ▒ replay  x skipped  ! expired  · unseen  _ before
-"""
-    )
+    golden("coverage", shown(windows._print_coverage, document))
 
 
 EXPLAINED = {
@@ -230,68 +173,32 @@ EXPLAINED = {
 }  # fmt: skip
 
 
-def test_explain(shown):
+def test_explain(shown, golden):
     """Two tables for each topic: nine columns would not fit."""
     text = shown(render.PRINTERS["ingest"].explained, EXPLAINED)
-    assert (
-        text
-        == """\
-flights (live): 1,204,551 records in 1 chunk, about 190,318,000 bytes, 2 tasks, 1 file
-from Kafka at localhost:9092 (kafka_default): PLAINTEXT, no login
-left to later runs: 1 record
-flights
-  partition    records           from             to  first expires
-          0  1,204,551  3,999,000,000  4,000,204,551  in 6d 23h
-  partition         cursor           then      log start            end
-          0  3,999,000,000  4,000,204,551  3,990,000,000  4,000,204,551
-          2             40             40             90            120
-settings of the pipeline
-  kafka.fetch.min.bytes: 1000
-Tidegate's own settings
-  kafka.isolation.level: read_committed
-note: options: includeHeaders: it has no effect: headers are always kept
-gap: flights-3 [5, 9): expired
-excluded: flights-2: expired: [40, 90), 50 offsets
-  → set `on_expired: skip` to record the gap and go on
-"""
-    )
+    golden("explain", text)
 
 
-def test_files(shown):
+def test_files(shown, golden):
     """One line for each URI, however long it is."""
     uri = f"file:///lake/data/topic={LONG}/window_date=2026-03-14/{LONG}-00000.parquet"
     files = [
         {"uri": uri, "commit": 3, "rows": 1, "bytes": 900},
         {"uri": "s3://b/x.parquet", "commit": 12, "rows": 1204, "bytes": 70_000},
     ]
-    assert (
-        shown(render.print_lake_files, files)
-        == f"""\
-  commit   rows   bytes  uri
-      #3      1     900  {uri}
-     #12  1,204  70,000  s3://b/x.parquet
-"""
-    )
+    golden("files", shown(render.print_lake_files, files))
 
 
-def test_verify(shown):
+def test_verify(shown, golden):
     findings = {
         "commits": 1, "files": 1, "rows": 2, "against_kafka": {"rows": 2, "expired": 0},
         "differences": 3,
         "first": [{"what": "no page", "uri": f"file:///{LONG}", "commit": 7}, {"what": "odd"}],
     }  # fmt: skip
-    assert (
-        shown(render.print_findings, findings)
-        == f"""\
-1 live commit, 1 file, 2 rows; 2 compared with Kafka; 3 differences
-  - no page: uri file:///{LONG}, commit 7
-  - odd
-  and 1 more difference
-"""
-    )
+    golden("verify", shown(render.print_findings, findings))
 
 
-def test_doctor(shown):
+def test_doctor(shown, golden):
     """The machine, then each pipeline; of a failure and a warning also the fix."""
     lines = [
         (None, "java", "ok", "Java 17", None), ("p", "disk", "warning", LONG, f"rm {LONG}"),
@@ -300,33 +207,13 @@ def test_doctor(shown):
     names = ("pipeline", "check", "state", "says", "fix")
     checks = [dict(zip(names, line, strict=True)) for line in lines]
     found = {"checks": checks, "warnings": 1, "failures": 1}
-    assert (
-        shown(maintenance._print_doctor, found)
-        == f"""\
-this machine
-  ok       java: Java 17
-p
-  warning  disk: {LONG}
-           → rm {LONG}
-  ok       lake: [b]
-q
-  failure  file: wrong
-           → correct it
-1 failure, 1 warning
-"""
-    )
+    golden("doctor", shown(maintenance._print_doctor, found))
 
 
-def test_reconcile(shown):
+def test_a_variable_that_is_ahead(shown, golden):
     variable = {"name": f"tidegate__p__{LONG}", "state": "ahead", "mended": False}
     found = {"pipeline": "p", "variables": [variable], "group": None}
-    assert (
-        shown(maintenance._print_reconciled, found)
-        == f"""\
-p
-  Variable tidegate__p__{LONG}: ahead: left alone
-"""
-    )
+    golden("reconcile", shown(maintenance._print_reconciled, found))
 
 
 def test_errors_of_several_pipelines(capsys):
@@ -336,7 +223,7 @@ def test_errors_of_several_pipelines(capsys):
     assert (code, *capsys.readouterr()) == (4, "b\n", f"a: {LONG} is away\n")
 
 
-def test_a_run_of_many_topics_and_commits(capsys):
+def test_a_run_of_many_topics_and_commits(capsys, golden):
     """Twenty of each are listed; what was not staged, or is there by others, is said."""
     commits = [
         {"commit": n, "rows": 1, "topics": {f"t{n:02}": {"0": {"rows": 1}}}, "undecodable": {}}
@@ -347,19 +234,12 @@ def test_a_run_of_many_topics_and_commits(capsys):
         "covered_by": {"3": [8, 9]},
     }  # fmt: skip
     how = {"lake": "file:///lake/p", "seconds": "12 s"}
-    topics = ", ".join(f"t{n:02} 1" for n in range(2, 22))
-    last = f"({topics} and 2 more topics); lake: file:///lake/p; next: tidegate status p\n"
-    by_others = "chunk 3: already in the lake, by #8, #9\n"
-    listed = "".join(f"commit #{n}: 1 row\n" for n in range(2, 22))
     render.PRINTERS["ingest"].published(
         SimpleNamespace(report=report, new=True, earlier=0, gaps=()), **how
     )
-    assert capsys.readouterr() == (
-        f"{listed}and 2 more commits, the last is #23\n{by_others}22 rows in 12 s {last}",
-        "not in the lake: 1 chunk\n",
-    )
+    golden("run", capsys.readouterr())
     report["missing"] = []
     render.PRINTERS["ingest"].published(
         SimpleNamespace(report=report, new=False, earlier=22, gaps=()), **how
     )
-    assert capsys.readouterr() == (f"{by_others}already done as #2 to #23: 22 rows {last}", "")
+    golden("run", capsys.readouterr())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.golden import Golden
 from tidegate.cli import main
 
 Validate = Callable[..., tuple[int, str, str]]
@@ -49,31 +50,17 @@ BAD = (
 
 
 @pytest.mark.usefixtures("place")
-def test_all_pipelines(validate: Validate) -> None:
+def test_all_pipelines(validate: Validate, golden: Golden) -> None:
     """By default; all complaints and notices of all files at once."""
     files = {"good": GOOD, "bad": BAD, "unread": "["}
-    assert validate(files) == (
-        2,
-        """\
-bad.yaml: 3 complaints
-  - name: 'other' must be the file's own name, 'bad'
-  - lake: 'here': neither an absolute path nor a URL
-  - max_recods: unknown key; did you mean 'max_records'?
-  notice: retries: ${TIDEGATE_R} is not set in the environment: not checked
-good.yaml: valid
-  notice: lake: ${TIDEGATE_LAKE} is not set in the environment: not checked
-unread.yaml: 1 complaint
-  - cannot be read: line 2, column 1: not YAML: did not find expected node content
-""",
-        "",
-    )
+    golden("validate", validate(files))
 
 
 def test_a_variable_that_is_set_is_checked(
-    validate: Validate, monkeypatch: pytest.MonkeyPatch
+    validate: Validate, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     monkeypatch.setenv("TIDEGATE_LAKE", "/lake")
-    assert validate({"good": GOOD}, "good.yaml") == (0, "good.yaml: valid\n", "")
+    golden("validate", validate({"good": GOOD}, "good.yaml"))
     monkeypatch.setenv("TIDEGATE_LAKE", "here")
     code, out, _ = validate({}, "good.yaml")
     assert (code, out.splitlines()[1:]) == (
@@ -108,34 +95,18 @@ def test_what_depends_on_an_unset_variable_is_no_complaint(validate: Validate, k
     assert len(notices) == keys.count("${TIDEGATE_X}")
 
 
-def test_an_unset_variable_among_a_producers_settings(validate: Validate) -> None:
+def test_an_unset_variable_among_a_producers_settings(validate: Validate, golden: Golden) -> None:
     """What it would be compared with is not known."""
     text = "{kind: egress, name: out, lake: /lake, source: {path: /in, format: text}, target: "
     text += "{topic: t, producer: {linger.ms: '${TIDEGATE_X}', delivery.timeout.ms: 90000}}}"
-    assert validate({"out": text}) == (
-        0,
-        "out.yaml: valid\n"
-        "  notice: target.producer.linger.ms: ${TIDEGATE_X} is not set in the environment: "
-        "not checked\n",
-        "",
-    )
+    golden("validate", validate({"out": text}))
 
 
-def test_notices_of_settings(validate: Validate) -> None:
+def test_notices_of_settings(validate: Validate, golden: Golden) -> None:
     """They are there although the lake is not known."""
     text = GOOD[:-1] + ", start: smallest, spark: {conf: {NAME: true}}}"
     name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
-    assert validate({"good": text.replace("NAME", name)}) == (
-        0,
-        f"""\
-good.yaml: valid
-  notice: lake: ${{TIDEGATE_LAKE}} is not set in the environment: not checked
-  notice: start: read as earliest: smallest is an older word for it
-  notice: spark.conf: {name}: true looks offsets up with a consumer, which needs READ on the \
-group as well
-""",
-        "",
-    )
+    golden("validate", validate({"good": text.replace("NAME", name)}))
 
 
 WRONG = {
@@ -158,33 +129,10 @@ spark: {conf: {spark.task.maxFailures: 4, spark.hadoop.fs.s3a.secret.key: hunter
 
 
 @pytest.mark.usefixtures("place")
-def test_wrong_settings_of_all_places(validate: Validate) -> None:
+def test_wrong_settings_of_all_places(validate: Validate, golden: Golden) -> None:
     """With file, key, name, reason and, where there is one, the right setting; never the value."""
     files = {name: f"name: {name}\nlake: /lake{text}" for name, text in WRONG.items()}
-    assert validate(files) == (
-        2,
-        """\
-in.yaml: 5 complaints
-  - options: kafka.max.poll.records: not a whole number
-  - options: failOnDataLoss: refused: records that are gone are a failure, or a gap in the ledger; \
-use `on_expired`
-  - options: kafka.fetch.min.byte: no option of Spark's, and no setting of Kafka's consumer; did \
-you mean 'kafka.fetch.min.bytes'?
-  - spark.conf: spark.master: refused: Tidegate sets it: by the Spark connection; use \
-`spark.connection`
-  - spark.conf: spark.kafka.consumer.cache.timeout: not a duration, for example 500ms, 5m or 1h
-out.yaml: 5 complaints
-  - target.producer: linger.ms: not a whole number
-  - target.options: kafka.acks: 0 would lose records silently; use all
-  - target.options: kafka.transactional.id: refused: Spark's sink has no transactions: it would \
-never commit one
-  - spark.conf: spark.task.maxFailures: refused: Tidegate sets it: Spark retries nothing, for what \
-a task has sent cannot be taken back; use `retries`, which sends the rest
-  - spark.conf: spark.hadoop.fs.s3a.secret.key: refused: a secret here would show in the process \
-list; use Spark's environment, a credentials provider or spark-defaults.conf
-""",
-        "",
-    )
+    golden("validate", validate(files))
 
 
 def test_the_encoding_of_files_may_be_a_variable(validate: Validate) -> None:
@@ -217,12 +165,8 @@ def test_as_json(validate: Validate) -> None:
     )
 
 
-def test_no_files(validate: Validate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_files(validate: Validate, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     """A check of nothing is no success."""
-    says = "there are no pipeline files in .; write one by `tidegate init`"
-    assert validate({}) == (2, "", f"ConfigurationError: {says}\n")
+    golden("validate", validate({}))
     monkeypatch.setenv("TIDEGATE_PIPELINES", "away")
-    says = (
-        "there is no directory away; set TIDEGATE_PIPELINES to the directory of the pipeline files"
-    )
-    assert validate({}) == (2, "", f"ConfigurationError: {says}\n")
+    golden("validate", validate({}))
