@@ -251,9 +251,7 @@ def test_only_one_of_concurrent_creates_succeeds(lake: str, in_environment: None
 def test_a_large_object_is_copied_in_parts(
     s3: Server, lake: str, in_environment: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Objects above the limit of one copy request (here 5 MiB) are copied in parts, atomically; a
-    failed copy leaves neither object nor upload; the upload of a killed one is aborted.
-    """
+    """It is copied as a whole or not at all; the upload of a killed copy is aborted."""
     monkeypatch.setattr(large_copies, "PART", 5 * 1024 * 1024)
     store = open_store(lake, "p")
     data = os.urandom(12 * 1024 * 1024 + 7)

@@ -146,8 +146,8 @@ MUTANTS = (
     Mutant(
         "the overlap check",
         "_judge_commit",
-        "    if not covered:\n        return _compared(fold, commit)\n",
-        "    return _compared(fold, commit)\n",
+        "is_replay = commit.lane == REPLAY or bool(commit.replaces)",
+        "is_replay = True",
         "tests/unit/core/test_judge.py",
     ),
     Mutant(
@@ -160,9 +160,8 @@ MUTANTS = (
     Mutant(
         "one commit per chunk",
         "_judge_commit",
-        "    n = fold.committed.get((commit.plan_id, commit.chunk))\n"
-        "    if n is not None:\n        return Adopt(n)\n",
-        "",
+        "if standing is Standing.COMMITTED:",
+        "if False:",
         "tests/unit/core/test_judge.py::test_the_table",
     ),
     Mutant(
@@ -232,8 +231,8 @@ MUTANTS = (
     Mutant(
         "abandoned attempts",
         "_judge_commit",
-        "    if (commit.plan_id, commit.chunk, commit.attempt) in fold.abandoned:",
-        "    if False:",
+        "if (*key, commit.attempt) in fold.abandoned:",
+        "if False:",
         "tests/unit/core/test_judge.py::test_an_abandoned_attempt_is_never_committed",
     ),
     Mutant(
@@ -246,8 +245,8 @@ MUTANTS = (
     Mutant(
         "what may be replaced",
         "_judge_commit",
-        "return NotLive(wrong) if wrong else _compared(fold, commit)",
-        "return _compared(fold, commit)",
+        "return NotLive(contested) if is_replay",
+        "return _compared(fold, commit) if is_replay",
         "tests/unit/core/test_replacement.py::test_what_may_be_replaced",
     ),
     Mutant(

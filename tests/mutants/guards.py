@@ -60,31 +60,30 @@ MUTANTS = (
     ),
     Mutant(
         "a skipped chunk is not done",
-        "plan.is_done",
-        "fold.covers(plan.chunks[number], plan.topics)",
-        "sum(map(len, fold.sent_part(plan.chunks[number], plan.topics)))"
-        " == sum(map(len, plan.chunks[number]))",
+        "standing_of",
+        "fold.covered_part(",
+        "fold.sent_part(",
         "tests/unit/lake/test_unfinished_plans.py::test_a_run_goes_on_with_a_chunk_that_is_skipped",
     ),
     Mutant(
         "a finished attempt of a skipped chunk is sealed",
         "attempts.unsealed",
-        "fold.covered_part(",
-        "fold.sent_part(",
+        "chunk_of(fold, plan, attempt.chunk).standing is Standing.PENDING",
+        "not fold.sent_part(plan.chunks[attempt.chunk], plan.topics)",
         "tests/unit/lake/test_unfinished_plans.py::test_a_finished_attempt_of_a_skipped_chunk",
     ),
     Mutant(
         "a chunk that is covered in part is not done",
-        "plan.is_done",
-        "fold.covers(",
-        "fold.covered_part(",
+        "PlannedChunk.is_done",
+        "(Standing.COMMITTED, Standing.COVERED)",
+        "(Standing.COMMITTED, Standing.COVERED, Standing.DEAD)",
         "tests/unit/ingest/test_finished_chunks.py::test_a_chunk_that_others_have_committed_in_part",
     ),
     Mutant(
         "a replay is done by its own commit alone",
-        "plan.is_done",
-        "plan.replay is None and fold.covers",
-        "fold.covers",
+        "standing_of",
+        "if is_replay:",
+        "if is_replay and _not_live(fold, topic_ids, window, replaces):",
         "tests/unit/ingest/test_ingest_runs.py::test_a_replay_is_finished_by_its_own_id",
     ),
     Mutant(
@@ -98,11 +97,9 @@ MUTANTS = (
         "a sealed chunk of a dead replay is brought to the judge",
         "attempts.sealed",
         "candidates = list(_finished(fold, staged))",
-        """from tidegate.core.judge import not_live
-    candidates = [
+        """candidates = [
         a for a in _finished(fold, staged)
-        if not plan.replay
-        or not not_live(fold, plan.topics, plan.chunks[a.chunk], plan.replaces(a.chunk))
+        if chunk_of(fold, plan, a.chunk).standing is not Standing.DEAD
     ]""",
         "tests/unit/ingest/test_finished_chunks.py::test_a_replay_that_others_were_quicker_than",
     ),
@@ -156,7 +153,7 @@ MUTANTS = (
     Mutant(
         "what is missing is looked for twice",
         "ingest.publish.publish",
-        "missing = chunks_to_commit(ledger.refresh(), plan)",
+        "left = chunks_to_commit(ledger.refresh(), plan)",
         "pass",
         "tests/unit/ingest/test_finished_chunks.py::test_a_publisher_that_another_one_has_overtaken",
     ),
@@ -261,8 +258,8 @@ MUTANTS = (
     ),
     Mutant(
         "an abandoned attempt is not brought to the judge",
-        "attempts._finished",
-        "or attempt in fold.abandoned",
+        "may_be_committed",
+        "and attempt not in fold.abandoned",
         "",
         "tests/unit/lake/test_attempts.py::test_an_abandoned_attempt_does_not_count",
     ),

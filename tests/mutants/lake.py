@@ -378,8 +378,8 @@ MUTANTS = (
     Mutant(
         "only a replay that is dead",
         "_may_be_given_up",
-        "return bool(parts) and bool(not_live(fold, plan.topics, window, parts))",
-        "return True",
+        "return chunk_of(fold, plan, attempt.chunk).standing is not Standing.PENDING",
+        "return bool(plan.replay or fold.covered_part(plan.chunks[attempt.chunk], plan.topics))",
         "tests/unit/lake/test_sweeping.py::"
         "test_a_sealed_replay_that_others_were_quicker_than_is_given_up",
     ),

@@ -55,7 +55,9 @@ class Mutant(NamedTuple):
         module = import_module(name.removesuffix(".py").replace("/", "."))
         codes = _codes(compile(text, name, "exec", dont_inherit=True))
         (code,) = (each for each in codes if each.co_qualname == qualified)
-        patch.setattr(unwrap(attrgetter(qualified)(module)), "__code__", code)
+        found = attrgetter(qualified)(module)
+        function = found.fget if isinstance(found, property) else unwrap(found)
+        patch.setattr(function, "__code__", code)
 
     def _found(self) -> "Place":
         if "/" in self.place:

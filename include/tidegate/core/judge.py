@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
 from tidegate.core.fold import REPLAY, RESEND, Fold
-from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Columns
-from tidegate.core.replacement import Replaced
 from tidegate.core.source_root import overlap
+from tidegate.core.work import Standing, standing_of
 
 
 @dataclass(frozen=True)
@@ -162,23 +160,23 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
 
 
 def _judge_commit(fold: Fold, commit: Commit) -> Verdict:
-    n = fold.committed.get((commit.plan_id, commit.chunk))
-    if n is not None:
-        return Adopt(n)
-    if (commit.plan_id, commit.chunk, commit.attempt) in fold.abandoned:
+    key = commit.plan_id, commit.chunk
+    window = tuple(r for _, r in commit.ranges)
+    is_replay = commit.lane == REPLAY or bool(commit.replaces)
+    standing, contested = standing_of(
+        fold, key, window, commit.topic_ids, commit.replaces, is_replay=is_replay
+    )
+    if standing is Standing.COMMITTED:
+        return Adopt(fold.committed[key])
+    if (*key, commit.attempt) in fold.abandoned:
         return Refused(f"attempt {commit.attempt} was abandoned")
     if why := moved(fold, commit.cluster_id):
         return Moved(why)
-    if commit.replaces:
-        wrong = not_live(fold, commit.topic_ids, [r for _, r in commit.ranges], commit.replaces)
-        return NotLive(wrong) if wrong else _compared(fold, commit)
-    window = tuple(r for _, r in commit.ranges)
-    covered = [] if commit.lane == REPLAY else fold.covered_part(window, commit.topic_ids)
-    if not covered:
-        return _compared(fold, commit)
-    if fold.covers(window, commit.topic_ids):
+    if standing is Standing.COVERED:
         return CoveredBy(fold.commits_over(window, commit.topic_ids))
-    return PartlyCovered(tuple(covered))
+    if standing is Standing.DEAD:
+        return NotLive(contested) if is_replay else PartlyCovered(contested)
+    return _compared(fold, commit)
 
 
 def _compared(fold: Fold, commit: Commit) -> Accepted | Unchecked:
@@ -213,36 +211,3 @@ def moved(
     if _differ(columns, fold.columns):
         return "its Parquet files have other columns than those that were sent first"
     return None
-
-
-def not_live(
-    fold: Fold,
-    topic_ids: Mapping[str, str],
-    window: Iterable[OffsetRange],
-    replaces: Iterable[Replaced],
-) -> tuple[OffsetRange, ...]:
-    """Return the parts to replace that are not live, and the ranges that would replace nothing.
-
-    It is empty if the parts are live and together exactly the window.
-    """
-    unmatched = OffsetSets()
-    for r in window:
-        unmatched.add((r.topic, r.partition), r.start, r.end)
-    live: dict[int, OffsetSets] = {}
-    wrong = []
-    for n, r in replaces:
-        if n not in live:
-            live[n] = OffsetSets()
-            for topic_id, each in fold.live_ranges(n) if n in fold.live else ():
-                if topic_ids.get(each.topic) == topic_id:
-                    live[n].add((each.topic, each.partition), each.start, each.end)
-        key = r.topic, r.partition
-        if live[n][key].missing(r.start, r.end) or unmatched[key].missing(r.start, r.end):
-            wrong.append(r)
-        unmatched[key] = unmatched[key].subtract(Intervals.of([(r.start, r.end)]))
-    wrong += [
-        OffsetRange(topic, p, start, end)
-        for (topic, p), rest in unmatched.items()
-        for start, end in rest
-    ]
-    return tuple(wrong)

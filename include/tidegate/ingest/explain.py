@@ -14,8 +14,8 @@ from tidegate.core.offsets import Window
 from tidegate.core.partition import with_fix
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
+from tidegate.core.work import chunks_to_commit
 from tidegate.ingest import drafting, file_size
-from tidegate.ingest.plan import chunks_to_commit
 from tidegate.runs import topics as subscription
 from tidegate.runs.client_options import explained
 from tidegate.runs.replay_id import refuse_another

@@ -9,14 +9,15 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tidegate import faults
-from tidegate.core import decoding
+from tidegate.core import decoding, work
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.draft import Draft
 from tidegate.core.fold import Fold
-from tidegate.core.judge import Lost, not_live
+from tidegate.core.judge import Lost
 from tidegate.core.partition import Reason, of_range
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
+from tidegate.core.work import Standing
 from tidegate.errors import BrokerError, ConfigurationError, LakeUnavailable, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
@@ -65,7 +66,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
         found = _examined(opened, kept[0])
         cause = found if isinstance(found, str) else None
         if cause is None and not (replan and current.plan.replay is None):
-            if chunks_to_commit(ledger.fold, current.plan):
+            if work.chunks_to_commit(ledger.fold, current.plan):
                 _warn_of_other_settings(run, current.plan)
             return Planned(current, known=True)
         if cause:
@@ -156,20 +157,6 @@ def _refuse_another_replay(run: Run, plan: Plan) -> None:
         refuse_another(run, run.asked, plan)
 
 
-def is_done(fold: Fold, plan: Plan, number: int) -> bool:
-    """Say whether a chunk is committed, or other commits cover all of it.
-
-    A chunk of a replay, which replaces covered offsets, must be committed itself.
-    """
-    committed = (plan.id, number) in fold.committed
-    return committed or (plan.replay is None and fold.covers(plan.chunks[number], plan.topics))
-
-
-def chunks_to_commit(fold: Fold, plan: Plan) -> list[int]:
-    """Return the chunks of a plan that must still be committed."""
-    return [number for number in range(len(plan.chunks)) if not is_done(fold, plan, number)]
-
-
 def chunks_to_stage(
     store: Store,
     fold: Fold,
@@ -183,7 +170,8 @@ def chunks_to_stage(
     `attempts.sealed`.
     """
     sealed = attempts.sealed(store, plan, fold, staged, known) if plan.chunks else ()
-    return [number for number in chunks_to_commit(fold, plan) if number not in sealed]
+    left = (chunk.number for chunk in work.chunks_to_commit(fold, plan))
+    return [number for number in left if number not in sealed]
 
 
 def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) -> Living | str:
@@ -194,13 +182,11 @@ def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) ->
     staged.
     """
     plan, fold = kept.plan, opened.ledger.fold
-    for number in chunks_to_commit(fold, plan):
-        window = plan.chunks[number]
-        if plan.replay is not None:
-            if gone := not_live(fold, plan.topics, window, plan.replaces(number)):
-                return f"others have replaced {gone[0]}"
-        elif taken := fold.covered_part(window, plan.topics):
-            return f"others have committed {taken[0]} of its chunk {number}"
+    for chunk in work.chunks_of(fold, plan):
+        if chunk.standing is Standing.DEAD:
+            if plan.replay is not None:
+                return f"others have replaced {chunk.contested[0]}"
+            return f"others have committed {chunk.contested[0]} of its chunk {chunk.number}"
     chunks = chunks_to_stage(opened.store, fold, plan, staged, opened.manifests)
     to_stage = [number for number in chunks if number not in kept.unproven]
     if not to_stage:

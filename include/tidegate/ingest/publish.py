@@ -12,10 +12,10 @@ from tidegate.core.offsets import Offsets, Window, bounds
 from tidegate.core.partition import LeftOut, fix
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
+from tidegate.core.work import Standing, chunks_to_commit
 from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.ingest import complete_through, consumer_group
 from tidegate.ingest import report as reports
-from tidegate.ingest.plan import chunks_to_commit
 from tidegate.lake import checkpointing, committing, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.runs import report_store, variables
@@ -85,19 +85,18 @@ def publish(opened: OpenRun[Run]) -> Published:
         commits = committing.publish_sealed(
             store, ledger, plan, run=run.run_id, known=opened.manifests
         )
-    missing = chunks_to_commit(ledger.fold, plan)
-    if missing:  # another publisher of this run may have committed them
-        missing = chunks_to_commit(ledger.refresh(), plan)
-    for number in missing:
-        window = plan.chunks[number]
-        taken = ledger.fold.covered_part(window, plan.topics)
-        if taken and plan.replay is None:
+    left = chunks_to_commit(ledger.fold, plan)
+    if left:  # another publisher of this run may have committed them
+        left = chunks_to_commit(ledger.refresh(), plan)
+    for chunk in left:
+        if chunk.standing is Standing.DEAD and plan.replay is None:
             raise PlanDead(
-                f"plan {plan.id}, chunk {number}: others have committed {taken[0]} of it. Clear "
-                "the task that runs Spark, or repeat the command with this run id: it stages what "
-                "is left",
-                chunk=number,
+                f"plan {plan.id}, chunk {chunk.number}: others have committed "
+                f"{chunk.contested[0]} of it. Clear the task that runs Spark, or repeat the "
+                "command with this run id: it stages what is left",
+                chunk=chunk.number,
             )
+    missing = [chunk.number for chunk in left]
     if missing and len(missing) == len(plan.chunks):
         raise NotSealed(
             f"plan {plan.id}: no attempt of its {counted(len(missing), 'chunk')} is sealed, so "
@@ -138,7 +137,8 @@ def verdict(opened: OpenRun[Run]) -> None:
     PartitionsLeftOut if the plan excludes partitions.
     """
     plan = opened.frozen_plan().plan
-    refuse_incomplete(opened.run, plan, chunks_to_commit(opened.ledger.refresh(), plan))
+    left = chunks_to_commit(opened.ledger.refresh(), plan)
+    refuse_incomplete(opened.run, plan, [chunk.number for chunk in left])
 
 
 def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:

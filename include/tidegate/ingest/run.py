@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable
 
 from tidegate.core.wording import counted
+from tidegate.core.work import chunks_to_commit
 from tidegate.errors import NotSealed, PlanDead, TidegateError
-from tidegate.ingest.plan import chunks_to_commit, plan
+from tidegate.ingest.plan import plan
 from tidegate.ingest.publish import Published, publish, refuse_incomplete
 from tidegate.ingest.stage import stage
 from tidegate.lake import attempts
@@ -76,7 +77,7 @@ def early_end(run: Run) -> EarlyEnd:
     if frozen is None:
         return NO_PLAN
     plan, chunks = frozen.plan, len(frozen.plan.chunks)
-    left = set(chunks_to_commit(fold, plan))
+    left = {chunk.number for chunk in chunks_to_commit(fold, plan)}
     if not left:
         return EarlyEnd("all that was planned is in the lake", finished=True)
     listed = attempts.staged_files(store, plan.id)

@@ -14,12 +14,12 @@ import tidegate
 from tidegate import faults
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Abandon, Gap
-from tidegate.core.fold import Fold
-from tidegate.core.judge import Lost, not_live
+from tidegate.core.judge import Lost
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import Reason, of_range, of_topic
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
+from tidegate.core.work import Standing, chunks_of
 from tidegate.errors import (
     AttemptWrong,
     BrokerError,
@@ -237,7 +237,8 @@ def compared(opened: OpenRun[Run], kept: Kept) -> Kept:
     Which rows are live may change with each commit.
     """
     store, fold, plan = opened.store, opened.ledger.fold, kept.plan
-    contradicted = decodings.contradictions(store, fold, plan, _committable(fold, plan))
+    pending = [c.number for c in chunks_of(fold, plan) if c.standing is Standing.PENDING]
+    contradicted = decodings.contradictions(store, fold, plan, pending)
     if not contradicted:
         return kept
     staged = attempts.staged_files(store, plan.id)
@@ -248,19 +249,6 @@ def compared(opened: OpenRun[Run], kept: Kept) -> Kept:
         if number in sealed
     }
     return kept._replace(unproven={**kept.unproven, **refused})
-
-
-def _committable(fold: Fold, plan: Plan) -> Iterator[int]:
-    """Yield the chunks that the ledger would still accept, whatever their columns."""
-    for number, window in enumerate(plan.chunks):
-        if (plan.id, number) in fold.committed:
-            continue
-        if plan.replay:
-            refused = bool(not_live(fold, plan.topics, window, plan.replaces(number)))
-        else:
-            refused = bool(fold.covered_part(window, plan.topics))
-        if not refused:
-            yield number
 
 
 def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:

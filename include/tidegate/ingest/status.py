@@ -14,9 +14,9 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import problems
 from tidegate.core.fold import Fold
 from tidegate.core.partition import LeftOut
+from tidegate.core.work import chunks_to_commit, may_be_committed
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
 from tidegate.ingest import truncation
-from tidegate.ingest.plan import chunks_to_commit
 from tidegate.lake import decodings, plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import CommittedFile, live_files
@@ -175,7 +175,7 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
     """
     sealed: dict[str, set[int]] = defaultdict(set)
     for attempt, files in staged_files(store).items():
-        if attempt[:2] not in fold.committed:
+        if may_be_committed(fold, attempt):
             is_sealed = attempt.done_path in dict(files) and store.size(attempt.manifest_path)
             sealed[attempt.plan_id] |= {attempt.chunk} if is_sealed else set()
     found = []
@@ -184,7 +184,7 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
             plan, note = plans.load(store, plan_id), plans.note(store, plan_id) or {}
         except LakeDamaged:
             continue  # `verify` and `repair` report it
-        if left := chunks_to_commit(fold, plan):
+        if left := {chunk.number for chunk in chunks_to_commit(fold, plan)}:
             found.append(
                 {
                     "plan_id": plan_id,
@@ -193,12 +193,12 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
                     "at": note.get("at"),
                     "chunks": len(plan.chunks),
                     "committed": len(plan.chunks) - len(left),
-                    "sealed": len(chunks & set(left)),
+                    "sealed": len(chunks & left),
                     "refused": sorted(
                         {
                             each
                             for wrong in decodings.contradictions(
-                                store, fold, plan, sorted(chunks & set(left))
+                                store, fold, plan, sorted(chunks & left)
                             ).values()
                             for each in wrong
                         }

@@ -17,6 +17,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.json_codec import StoredDocument
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
+from tidegate.core.work import Standing, chunk_of, may_be_committed
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.store_protocol import Listed, Store
@@ -225,7 +226,7 @@ def unsealed(
         if attempt not in known
         and attempt.chunk not in chunks
         and attempt.chunk < len(plan.chunks)
-        and (plan.replay or not fold.covered_part(plan.chunks[attempt.chunk], plan.topics))
+        and chunk_of(fold, plan, attempt.chunk).standing is Standing.PENDING
     ]
 
 
@@ -249,8 +250,7 @@ def _finished(fold: Fold, staged: Staged) -> Iterator[Attempt]:
     """Yield the attempts that Spark has finished and that may be committed."""
     for attempt, files in staged.items():
         # The staged files of a committed chunk may have been swept.
-        is_over = attempt[:2] in fold.committed or attempt in fold.abandoned
-        if not is_over and attempt.done_path in dict(files):
+        if may_be_committed(fold, attempt) and attempt.done_path in dict(files):
             yield attempt
 
 

@@ -15,8 +15,9 @@ from tidegate.core import layout
 from tidegate.core.entries import Abandon
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
-from tidegate.core.judge import Lost, not_live
+from tidegate.core.judge import Lost
 from tidegate.core.wording import counted
+from tidegate.core.work import Standing, chunk_of
 from tidegate.errors import AttemptWrong, LakeDamaged, OtherFormat
 from tidegate.lake import footers, plans
 from tidegate.lake.attempts import Attempt, committed, read_done, staged_files
@@ -116,11 +117,7 @@ def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept
 
 
 def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt) -> bool:
-    """Return whether an attempt is unfinished, or is finished and can never be committed.
-
-    Coverage never shrinks, so a chunk that others have covered in part stays refused; a replaced
-    part never becomes live again, so a replay's chunk that names one stays refused.
-    """
+    """Return whether an attempt is unfinished, or is finished and can never be committed."""
     if not _is_finished(store, attempt) and store.size(attempt.manifest_path) is None:
         return True
     try:
@@ -129,11 +126,7 @@ def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt) -> bool:
         return False
     if attempt.chunk >= len(plan.chunks):
         return False
-    window = plan.chunks[attempt.chunk]
-    if plan.replay is not None:
-        parts = plan.replaces(attempt.chunk)
-        return bool(parts) and bool(not_live(fold, plan.topics, window, parts))
-    return bool(fold.covered_part(window, plan.topics))
+    return chunk_of(fold, plan, attempt.chunk).standing is not Standing.PENDING
 
 
 def _is_finished(store: Store, attempt: Attempt) -> bool:

@@ -11,6 +11,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
+from tidegate.core.work import Standing, chunk_of, chunks_of, may_be_committed
 from tidegate.errors import LakeDamaged, OtherFormat, TidegateError
 from tidegate.lake import attempts, committing, plans
 from tidegate.lake.attempts import DONE, Staged
@@ -68,18 +69,19 @@ def pending_chunks(store: Store, fold: Fold) -> Iterator[tuple[Plan, int]]:
     Replays are excluded: they bring no offsets that the lake did not have.
     """
     chunks = {
-        attempt[:2]
-        for attempt in attempts.staged_files(store)
-        if attempt[:2] not in fold.committed and attempt not in fold.abandoned
+        attempt[:2] for attempt in attempts.staged_files(store) if may_be_committed(fold, attempt)
     }
     for plan_id, chunk in sorted(chunks):
         try:
             plan = plans.load(store, plan_id)
         except LakeDamaged:
             continue  # `verify` and `repair` report it
-        # What a replay reads is covered.
-        if chunk < len(plan.chunks) and not fold.covered_part(plan.chunks[chunk], plan.topics):
+        if chunk < len(plan.chunks) and plan.replay is None and _is_pending(fold, plan, chunk):
             yield plan, chunk
+
+
+def _is_pending(fold: Fold, plan: Plan, chunk: int) -> bool:
+    return chunk_of(fold, plan, chunk).standing is Standing.PENDING
 
 
 def _names_by_chunk(fold: Fold, staged: Staged) -> dict[int, set[str]]:
@@ -89,7 +91,7 @@ def _names_by_chunk(fold: Fold, staged: Staged) -> dict[int, set[str]]:
     """
     names: dict[int, set[str]] = defaultdict(set)
     for attempt, files in staged.items():
-        if attempt[:2] not in fold.committed and attempt not in fold.abandoned:
+        if may_be_committed(fold, attempt):
             names[attempt.chunk] |= {posixpath.basename(f.path) for f in files}
     return names
 
@@ -101,11 +103,7 @@ def _is_over(store: Store, fold: Fold, plan: Plan) -> bool:
     until then another process may still seal it and end before it publishes, and only the marker
     leads to its manifest.
     """
-    pending = {
-        number: window
-        for number, window in enumerate(plan.chunks)
-        if (plan.id, number) not in fold.committed and not fold.covered_part(window, plan.topics)
-    }
+    pending = {c.number: c.window for c in chunks_of(fold, plan) if c.standing is Standing.PENDING}
     if not all(_recreated(fold, plan, w) or _skipped(fold, plan, w) for w in pending.values()):
         return False
     # Listed after the ledger was read: what is staged from now on comes after the gap.
