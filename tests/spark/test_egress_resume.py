@@ -132,9 +132,7 @@ def test_after_any_sent_part_the_missing_rows_are_sent(pipeline: EgressPipeline)
 
 @pytest.mark.slow
 def test_a_broken_order_is_reported(pipeline: EgressPipeline) -> None:
-    """A batch was lost and a later one was not: the missing rows are sent after it, and the
-    partition is reported.
-    """
+    """Of a lost batch and a later one: the missing rows are sent last, and that is reported."""
     send_and_die(pipeline, [*range(0, 12, 3), *range(30, 45, 3), *range(1, 40, 3)])
     report = pipeline.run_all()
     assert report["broken_order"] == [f"{pipeline.topic}-0"]
