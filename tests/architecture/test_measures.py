@@ -24,7 +24,9 @@ BUDGETS = {
     "reads of documents by string keys": 797,
     "modules under 50 lines": 75,
     "private names that tests replace": 6,  # of Airflow, PySpark and rich
-    "semicolons per 10,000 words": 149,
+    "functions that read the fold for themselves": 7,  # three list claims, two sweep
+    "sentences that tests quote": 454,
+    "semicolons per 10,000 words": 148.2,
     "there is none per 10,000 words": 4.8,
     "of which per 10,000 words": 4.8,
 }

@@ -195,9 +195,9 @@ MUTANTS = (
     Mutant(
         "what is sent again covers nothing",
         "Fold.apply",
-        "if claim.lane == REPLAY:\n                        self.declared",
-        "if False:\n                        self.declared",
-        "tests/unit/egress/test_egress_replay.py::test_a_replay_is_released_by_hand",
+        "for r in claim.window if claim.lane != REPLAY else ():",
+        "for r in claim.window:",
+        "tests/unit/core/test_claims.py::test_a_replay_that_was_declared_sent",
     ),
     Mutant(
         "a replay of files changes nothing of what counts as sent",

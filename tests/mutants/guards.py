@@ -119,8 +119,8 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt that was superseded may have sent",
-        "has_begun",
-        "if of == plan.id)",
+        "earlier_attempts",
+        "if of == plan_id)",
         "if False)",
         "tests/unit/egress/test_marks.py::test_the_mark_of_an_attempt_that_was_superseded_stays",
     ),

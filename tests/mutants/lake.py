@@ -161,9 +161,9 @@ MUTANTS = (
     ),
     Mutant(
         "what was sent did not end without a record",
-        "sent_nothing",
-        "        if plan_id in self.fold.claims or self.fold.is_sent(plan_id):\n",
-        "        if plan_id in self.fold.claims:\n",
+        "Delivered.is_unsent",
+        "self.sending is Sending.RELEASED and",
+        "",
         "tests/unit/egress/test_changes_while_open.py"
         "::test_a_corrected_replay_is_planned_while_the_first_is_sent",
     ),
@@ -399,9 +399,9 @@ MUTANTS = (
     ),
     Mutant(
         "a replay that may have sent something keeps its plan",
-        "sent_nothing",
-        'set(ends) == {"nothing sent"}',
-        '"nothing sent" in ends',
+        "Delivered.is_unsent",
+        'set(self.ends) == {"nothing sent"}',
+        '"nothing sent" in self.ends',
         "tests/unit/egress/test_egress_replay.py::test_a_replay_that_may_have_sent_something_keeps_its_plan",
     ),
     Mutant(

@@ -28,6 +28,9 @@ VARIANTS = {
 """Variants of engines, stores, logins and formats, as code names them."""
 TURNS = {"semicolons": ";", "there is none": "there is none", "of which": "of which"}
 """Turns of prose that a reader must decode, counted per 10,000 words."""
+DECIDING = ("core/work.py", "core/judge.py", "core/fold.py", "core/checkpoint.py", "lake/audit.py")
+"""Modules that derive how work stands, so that others ask them."""
+_FOLDED = tuple(f"fold.{name}" for name in ("committed", "abandoned", "claims", "released"))
 SHORT = 50
 """Lines below which a module is short."""
 HEART = ("core/", "ingest/", "egress/", "runs/")
@@ -152,6 +155,39 @@ def private_names_replaced() -> list[str]:
     return found
 
 
+def readers_of_the_fold() -> list[str]:
+    """Return the functions that read for themselves what was committed, claimed or given up."""
+    found = []
+    for path, tree in modules().items():
+        for node in ast.walk(tree) if path not in DECIDING else ():
+            if isinstance(node, ast.FunctionDef):
+                read = {
+                    each.attr
+                    for each in ast.walk(node)
+                    if isinstance(each, ast.Attribute) and ast.unparse(each).endswith(_FOLDED)
+                }
+                found += [f"{path} {node.name}: {', '.join(sorted(read))}"] if read else []
+    return found
+
+
+def quoted_sentences() -> list[str]:
+    """Return where tests compare a message by six of its words or more, as `file:line`."""
+    found = []
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            of = node if isinstance(node, ast.Assert) else None
+            if isinstance(node, ast.keyword) and node.arg == "match":
+                of = node
+            texts = (
+                (each.value for each in ast.walk(of) if isinstance(each, ast.Constant))
+                if of
+                else ()
+            )
+            if any(isinstance(text, str) and len(text.split()) >= 6 for text in texts):
+                found.append(f"{path.relative_to(TESTS)}:{node.lineno}")
+    return found
+
+
 def lines() -> dict[str, int]:
     """Return the number of lines of each module."""
     return {path: (PACKAGE / path).read_bytes().count(b"\n") for path in modules()}
@@ -184,6 +220,8 @@ def places(measure: str) -> list[str]:
         "modules whose name another has": modules_of_one_name,
         "public names defined twice or more": public_names_defined_twice,
         "private names that tests replace": private_names_replaced,
+        "functions that read the fold for themselves": readers_of_the_fold,
+        "sentences that tests quote": quoted_sentences,
         f"modules under {SHORT} lines": lambda: [p for p, n in lines().items() if n < SHORT],
     }.get(measure, list)()
 
@@ -200,6 +238,8 @@ def all_of_them() -> dict[str, float]:
         "reads of documents by string keys": reads_by_string(),
         f"modules under {SHORT} lines": sum(n < SHORT for n in sizes.values()),
         "private names that tests replace": len(private_names_replaced()),
+        "functions that read the fold for themselves": len(readers_of_the_fold()),
+        "sentences that tests quote": len(quoted_sentences()),
         **{f"{name} per 10,000 words": n for name, n in turns().items()},
     }
 

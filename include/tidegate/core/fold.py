@@ -73,7 +73,6 @@ class Fold:
     columns: Columns | None = None  # of the first Parquet files that declared none
     roots: set[str] = field(default_factory=set)  # directories that names of sent files are below
     target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
-    declared: set[str] = field(default_factory=set)  # plans of replays that were declared sent
     released: dict[str, list[str]] = field(default_factory=dict)  # plan → how its claims ended
 
     def apply(self, entry: Entry, digest: str) -> None:
@@ -130,11 +129,8 @@ class Fold:
                     )
                 if entry.how == "declare sent":
                     self._send(claim)
-                    if claim.lane == REPLAY:
-                        self.declared.add(entry.plan_id)
-                    else:
-                        for r in claim.window:
-                            self._cover(claim.topic_ids[r.topic], r)
+                    for r in claim.window if claim.lane != REPLAY else ():
+                        self._cover(claim.topic_ids[r.topic], r)
         self.n, self.digest = n, digest
 
     def _send(self, claim: Claim) -> None:
@@ -197,10 +193,6 @@ class Fold:
         Replays do not count: they block no other plan, and are resumed by their id.
         """
         return next((claim for claim in self.claims.values() if claim.lane != REPLAY), None)
-
-    def is_sent(self, plan_id: str) -> bool:
-        """Return whether an egress plan is committed, or was declared sent."""
-        return (plan_id, 0) in self.committed or plan_id in self.declared
 
     def progress(self, topic_id: str, partition: int) -> Progress:
         """Return what the ledger says of a partition; KeyError where it has no origin."""

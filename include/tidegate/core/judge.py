@@ -9,7 +9,7 @@ from tidegate.core.fold import REPLAY, RESEND, Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Columns
 from tidegate.core.source_root import overlap
-from tidegate.core.work import Standing, standing_of
+from tidegate.core.work import Sending, Standing, delivered, standing_of
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,12 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
 
 def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
     """Judge a claim: one plan at a time has a file or an offset, one sender a plan."""
-    n = fold.committed.get((claim.plan_id, 0))
-    if n is not None:
-        return Adopt(n)
-    if claim.plan_id in fold.declared:
+    state = delivered(fold, claim.plan_id)
+    if state.commit is not None:
+        return Adopt(state.commit)
+    if state.sending is Sending.DECLARED:
         return PartlyCovered(claim.window)
-    earlier = fold.claims.get(claim.plan_id)
-    if earlier:
+    if earlier := state.claim:
         if earlier.attempt == claim.supersedes:
             return Accepted()
         return Refused(f"attempt {earlier.attempt} holds the claim")

@@ -1,8 +1,8 @@
-"""Work: where each chunk of an ingest plan stands, by the ledger alone.
+"""Work: where the chunks of an ingest plan stand, and how far an egress plan is sent.
 
-A chunk's standing is what the judge will say of its commit. Each step asks for it before it acts,
-and the judge asks again when the entry is appended, so no step waits for what is refused. It holds
-for one state of the ledger: after an entry it is asked again.
+Both by the ledger alone. A chunk's standing is what the judge will say of its commit. Each step
+asks for it before it acts, and the judge asks again when the entry is appended, so no step waits
+for what is refused. An answer holds for one state of the ledger: after an entry it is asked again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from tidegate.core.entries import Claim
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.offsets import OffsetRange, Window
@@ -139,3 +140,62 @@ def _not_live(
         for start, end in rest
     ]
     return tuple(wrong)
+
+
+class Sending(StrEnum):
+    """What the ledger says of an egress plan.
+
+    `CLAIMED`: an attempt may be sending, or has died. `SENT`: it is committed. `DECLARED`: an
+    operator has declared it sent. `RELEASED`: its last claim was released in another way.
+    """
+
+    UNCLAIMED = "unclaimed"
+    CLAIMED = "claimed"
+    SENT = "sent"
+    DECLARED = "declared"
+    RELEASED = "released"
+
+
+class Delivered(NamedTuple):
+    """How far an egress plan is sent, by the ledger alone.
+
+    `commit` is the number of its commit, `claim` the open one; `ends` say how claims were released.
+    """
+
+    sending: Sending
+    commit: int | None
+    claim: Claim | None
+    ends: tuple[str, ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing of it will be sent."""
+        return self.sending in (Sending.SENT, Sending.DECLARED)
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether it was claimed, and it is proven that no record of it was sent."""
+        return self.sending is Sending.RELEASED and set(self.ends) == {"nothing sent"}
+
+
+def delivered(fold: Fold, plan_id: str) -> Delivered:
+    """Return how far an egress plan is sent."""
+    commit, claim = fold.committed.get((plan_id, 0)), fold.claims.get(plan_id)
+    ends = tuple(fold.released.get(plan_id, ()))
+    if commit is not None:
+        sending = Sending.SENT
+    elif claim:
+        sending = Sending.CLAIMED
+    elif ends[-1:] == ("declare sent",):
+        sending = Sending.DECLARED
+    else:
+        sending = Sending.RELEASED if ends else Sending.UNCLAIMED
+    return Delivered(sending, commit, claim, ends)
+
+
+def earlier_attempts(fold: Fold, plan_id: str) -> list[str]:
+    """Return the attempts of an egress plan whose claims were superseded or released.
+
+    They may have sent, unlike the abandoned attempts of an ingest, which count for nothing.
+    """
+    return sorted(name for of, _, name in fold.abandoned if of == plan_id)

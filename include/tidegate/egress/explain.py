@@ -6,6 +6,7 @@ from typing import Any
 
 from tidegate.core.offsets import window_to_json
 from tidegate.core.plan import Plan
+from tidegate.core.work import delivered
 from tidegate.egress import proposal
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.plan import preview
@@ -27,7 +28,8 @@ def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) ->
     opened.store.check_writing()
     plan, backlog = preview(opened)
     target = plan.target or {}
-    claim = fold.claims.get(plan.id) if run.asked else fold.oldest_open_claim
+    state = delivered(fold, plan.id)
+    claim = state.claim if run.asked else fold.oldest_open_claim
     lake = backlog.unsent.lake or (
         open_lake_of(plan, run.stores, run.pipelines) if plan.chunks else None
     )
@@ -43,8 +45,8 @@ def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) ->
         and {
             "id": run.asked.id,
             "where": plan.where,
-            "done": fold.is_sent(plan.id),
-            "commit": fold.committed.get((plan.id, 0)),
+            "done": state.is_done,
+            "commit": state.commit,
         },
         "plan_id": plan.id if all(each.topic_id for each in target.values()) else None,
         "finishes_first": claim

@@ -6,6 +6,7 @@ from tidegate.core import layout, provenance
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
+from tidegate.core.work import earlier_attempts
 from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_record, window_of
 from tidegate.egress.plan import root_of
 from tidegate.lake.attempts import Attempt
@@ -52,7 +53,7 @@ def has_begun(opened: OpenRun[EgressRun], plan: Plan) -> bool:
     An attempt leaves SENDING in the lake before its first record; when it is sealed, its manifest
     says so in place of that.
     """
-    earlier = (name for of, _, name in opened.ledger.fold.abandoned if of == plan.id)
+    earlier = earlier_attempts(opened.ledger.fold, plan.id)
     return any(begun(opened.store, Attempt(plan.id, 0, name)) for name in earlier)
 
 

@@ -15,6 +15,7 @@ from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan, TargetTopic
 from tidegate.core.requests import Live
 from tidegate.core.source_root import Root, overlap
+from tidegate.core.work import Sending, delivered
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
 from tidegate.egress.byte_settings import byte_settings, changed
@@ -69,7 +70,7 @@ def plan(opened: OpenRun[EgressRun], *, replan: bool = False) -> Planned:
         note = {"surveyed_at": surveyed_at, "takes_all": _takes_all(run, planned, backlog)}
     if current and planned.id == current.plan.id:
         return Planned(current, known=True)
-    if planned.id in ledger.fold.claims:
+    if delivered(ledger.fold, planned.id).claim:
         logger.info("%s: plan %s has an open claim: %s", run.spec.name, planned.id, _RESUMED)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     note = {"run": run.run_id, "dag": run.dag_id, "at": now, **note}
@@ -80,7 +81,8 @@ def plan(opened: OpenRun[EgressRun], *, replan: bool = False) -> Planned:
 
 def _warn_of_other_settings(opened: OpenRun[EgressRun], plan: Plan) -> None:
     """Log what the pipeline's file says now, and an unfinished plan does not have."""
-    spec, done = opened.run.spec, opened.ledger.fold.is_sent(plan.id) or not plan.has_work
+    spec = opened.run.spec
+    done = delivered(opened.ledger.fold, plan.id).is_done or not plan.has_work
     if not done and (names := changed(plan.byte_settings, spec)):
         logger.warning(
             "%s: plan %s is frozen, and is sent with its own %s; later plans have what the "
@@ -103,7 +105,7 @@ def _is_living(opened: OpenRun[EgressRun], plan: Plan) -> bool:
     run, ledger = opened.run, opened.ledger
     if run.asked is None:
         return _is_claimable(ledger.fold, plan, run.stores)
-    if replay.may_be_replaced(run.asked, ledger, plan):
+    if replay.may_be_replaced(run.asked, ledger.fold, plan):
         return False
     replay.check_request(run, run.asked, ledger.fold, plan)
     return True
@@ -242,12 +244,11 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
 
 def _is_claimable(fold: Fold, plan: Plan, stores: Stores) -> bool:
     """Say whether a run's plan is done, or can still be claimed as it is."""
-    if (plan.id, 0) in fold.committed or not plan.has_work:
+    sending = delivered(fold, plan.id).sending
+    if sending is Sending.SENT or not plan.has_work:
         return True
-    if plan.id in fold.claims:
-        return False  # resumed only after its sender is proven dead
-    if any(plan_id == plan.id for plan_id, _, _ in fold.abandoned):
-        return False  # its claim was released
+    if sending is not Sending.UNCLAIMED:
+        return False  # an open claim is resumed only after its sender is proven dead
     is_live = plan.files and plan.lane != REPLAY
     root = root_of(plan).url if is_live else None
     if moved(fold, plan.cluster_id, root, plan.columns if is_live else None):

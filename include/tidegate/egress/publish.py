@@ -11,6 +11,7 @@ from tidegate import faults
 from tidegate.core.judge import Adopt, Moved, Refused
 from tidegate.core.offsets import Offsets
 from tidegate.core.plan import Plan
+from tidegate.core.work import delivered
 from tidegate.egress import report as reports
 from tidegate.errors import (
     AttemptAbandoned,
@@ -76,8 +77,9 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     run, store, ledger = opened.run, opened.store, opened.ledger
     frozen = opened.frozen_plan()
     plan, fold = frozen.plan, ledger.refresh()
-    n, before = fold.committed.get((plan.id, 0)), fold.n
-    if plan.has_work and not fold.is_sent(plan.id):
+    state, before = delivered(fold, plan.id), fold.n
+    n = state.commit
+    if plan.has_work and not state.is_done:
         delivery = deliveries.sealed(store, plan, fold)
         if delivery is None:
             raise NotSealed(
@@ -119,7 +121,7 @@ def verdict(opened: OpenRun[EgressRun]) -> None:
     if frozen is None:
         return
     plan, fold = frozen.plan, opened.ledger.refresh()
-    n = fold.committed.get((plan.id, 0))
+    n = delivered(fold, plan.id).commit
     if n is not None and (where := fold.live[n].broken_order):
         logger.warning(
             "%s: commit #%d: the order is broken in %s: later rows were sent before earlier ones",

@@ -20,12 +20,13 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile
 from tidegate.core.requests import FileReplay, Replay
 from tidegate.core.source_root import Root
+from tidegate.core.work import delivered
 from tidegate.egress.backlog import Backlog, unchanged
 from tidegate.egress.byte_settings import line_ends
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
 from tidegate.lake import boundaries, deliveries, sources
-from tidegate.lake.ledger import Ledger, written_at
+from tidegate.lake.ledger import written_at
 from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.replay_id import id_complaints, refuse_another
@@ -69,21 +70,22 @@ def request(
 def check_request(run: EgressRun, asked: Replay | FileReplay, fold: Fold, plan: Plan) -> None:
     """Raise ReplayRefused if the replay's id belongs to another request; log if it is done."""
     refuse_another(run, asked, plan)
-    if fold.is_sent(plan.id):
-        n = fold.committed.get((plan.id, 0))
+    state = delivered(fold, plan.id)
+    if state.is_done:
+        n = state.commit
         logger.info(
             "%s: replay %s was done before%s; use a new id to send it again",
             run.spec.name, asked.id, f", as entry #{n}" if n else ": it was declared sent",
         )  # fmt: skip
 
 
-def may_be_replaced(asked: Replay | FileReplay, ledger: Ledger, plan: Plan) -> bool:
+def may_be_replaced(asked: Replay | FileReplay, fold: Fold, plan: Plan) -> bool:
     """Say whether a corrected request may replace a replay's plan.
 
     It may if that plan was refused before the first record was sent.
     """
     corrected = plan.replay is None or plan.replay["asked"] != asked.to_json()
-    return corrected and ledger.sent_nothing(plan.id)
+    return corrected and delivered(fold, plan.id).is_unsent
 
 
 def requested_backlog(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidegate.core.work import Sending, delivered
 from tidegate.egress.plan import plan
 from tidegate.egress.publish import Published, publish, verdict
 from tidegate.egress.send import send
@@ -40,20 +41,20 @@ def early_end(run: EgressRun) -> EarlyEnd:
     if frozen is None:
         return NO_PLAN
     plan = frozen.plan
-    if not plan.has_work or fold.is_sent(plan.id):
-        n = fold.committed.get((plan.id, 0))
+    state = delivered(fold, plan.id)
+    if state.sending is Sending.DECLARED:
+        return EarlyEnd(f"plan {plan.id} was declared sent", finished=True)
+    if state.is_done or not plan.has_work:
+        n = state.commit
         return EarlyEnd(f"all that was planned is sent{f', as #{n}' if n else ''}", finished=True)
     if deliveries.sealed(opened.store, plan, fold):
         return EarlyEnd(f"all rows of plan {plan.id} are sent and read back; the commit is missing")
-    if plan.id in fold.claims:
+    if state.claim:
         return EarlyEnd(
             f"the claim of plan {plan.id}: some of its rows may be sent, and only the others "
             "will be"
         )
-    ends = fold.released.get(plan.id, [])
-    if ends[-1:] == ["declare sent"]:
-        return EarlyEnd(f"plan {plan.id} was declared sent", finished=True)
-    if "resend" in ends:
+    if state.ends and not state.is_unsent:
         return EarlyEnd(
             f"some rows of plan {plan.id} may be sent; its claim was released to send all again"
         )

@@ -16,6 +16,7 @@ from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim, Receipt
 from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.wording import counted
+from tidegate.core.work import delivered
 from tidegate.egress import claims, replay
 from tidegate.egress.byte_settings import judged_by
 from tidegate.egress.job import begun, has_begun, job_of, rows_of
@@ -95,12 +96,12 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
     run, store, ledger = opened.run, opened.store, opened.ledger
     if run.asked:  # of two requests under one id, the other one may have been planned
         replay.check_request(run, run.asked, ledger.fold, planned)
-    if not planned.has_work or ledger.refresh().is_sent(planned.id):
+    if not planned.has_work or delivered(ledger.refresh(), planned.id).is_done:
         return None
     if delivery := deliveries.sealed(store, planned, ledger.fold):
         return delivery
     lake = open_lake_of(planned, run.stores, run.pipelines) if planned.chunks else None
-    if planned.id in ledger.fold.claims:  # files of unclaimed plans were checked above
+    if delivered(ledger.fold, planned.id).claim:  # files of unclaimed plans were checked above
         _refuse_changed_files(planned, run.stores)
     target = check_same_target(run, planned)
     refuse_contradictions(run.spec, run.kafka)
@@ -182,8 +183,9 @@ def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) 
         _refuse_changed_files(plan, opened.run.stores)
         if opened.run.asked:
             *earlier, latest = plans.generations(opened.store, opened.run.key)
-            ledger.refresh()
-            sent = (each for each in earlier if each != plan.id and not ledger.sent_nothing(each))
+            fold = ledger.refresh()
+            others = (each for each in earlier if each != plan.id)
+            sent = (each for each in others if not delivered(fold, each).is_unsent)
             other = latest if latest != plan.id else next(sent, None)
             if other:
                 raise ReplayRefused(

@@ -13,6 +13,7 @@ from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.json_codec import StoredDocument
 from tidegate.core.judge import Verdict
 from tidegate.core.plan import Plan
+from tidegate.core.work import delivered
 from tidegate.errors import LakeDamaged
 from tidegate.lake import committing, json_documents
 from tidegate.lake.attempts import Attempt
@@ -68,7 +69,7 @@ class Delivery(StoredDocument):
 
 def sealed(store: Store, plan: Plan, fold: Fold) -> Delivery | None:
     """Return the delivery of the attempt that holds the claim of a plan, if it is complete."""
-    claim = fold.claims.get(plan.id)
+    claim = delivered(fold, plan.id).claim
     return read(store, Attempt(plan.id, 0, claim.attempt)) if claim else None
 
 

@@ -183,13 +183,6 @@ class Ledger:
             raise self._corrupt(f"entry {n} was there, and is gone")
         return found
 
-    def sent_nothing(self, plan_id: str) -> bool:
-        """Return whether a plan was claimed, and each claim ended with the proof of no record."""
-        if plan_id in self.fold.claims or self.fold.is_sent(plan_id):
-            return False
-        ends = self.fold.released.get(plan_id, ())
-        return set(ends) == {"nothing sent"}
-
     def _envelope(self, n: int, entry: Entry, run: str) -> dict[str, Any]:
         return {
             "format": FORMAT,
