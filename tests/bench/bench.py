@@ -112,7 +112,7 @@ def chunks(shape: Shape) -> Callable[..., list[Contender]]:
 
 
 def decoded(shape: Shape) -> Callable[..., list[Contender]]:
-    """Return what makes contenders that read one topic of JSON or Avro: its bytes, and typed
+    """Return what makes contenders that read one topic of JSON, CSV or Avro: its bytes, and typed
     columns, of JSON also in directories by day of the records.
     """
     schema = SCHEMAS[shape.format]
@@ -132,7 +132,7 @@ def decoded(shape: Shape) -> Callable[..., list[Contender]]:
             ingest(home, broker, decode, check, name="Tidegate, decoded"),
             *(days if shape.format == "json" else []),
             ingest(home, broker, form, check, name="Tidegate, bytes alone"),
-            spark_decode(broker, name, check, schema),
+            spark_decode(broker, name, check, shape.format, schema),
         ]
 
     return made
@@ -173,8 +173,10 @@ def _senders(
     ]
 
 
+_DDL = ", ".join(["n BIGINT", "flown DATE", *(f"{name} STRING" for name in workload.TEXTS)])
 SCHEMAS = {
-    "json": ", ".join(["n BIGINT", "flown DATE", *(f"{name} STRING" for name in workload.TEXTS)]),
+    "json": _DDL,
+    "csv": _DDL,
     "avro": json.dumps(
         {
             "type": "record",
@@ -229,6 +231,10 @@ WORKLOADS: Mapping[str, Workload] = {
     "W12": Workload(
         "1 million JSON records of 300 bytes, into columns",
         decoded(Shape(1_000_000, 300, format="json")),
+    ),
+    "W12-csv": Workload(
+        "1 million CSV records of 300 bytes, into columns",
+        decoded(Shape(1_000_000, 300, format="csv")),
     ),
     "W12-avro": Workload(
         "1 million Avro records of 300 bytes, into columns",

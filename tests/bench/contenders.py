@@ -59,11 +59,13 @@ def spark_ingest(broker: str, topic: str, check: Callable[[Path], None]) -> Cont
     return Contender(SPARK, lambda output: _submit("plain_spark.py", broker, topic, output), check)
 
 
-def spark_decode(broker: str, topic: str, check: Callable[[Path], None], schema: str) -> Contender:
-    """The same with `from_json` or `from_avro`."""
+def spark_decode(
+    broker: str, topic: str, check: Callable[[Path], None], decoder: str, schema: str
+) -> Contender:
+    """The same with `from_json`, `from_csv` or `from_avro`."""
     return Contender(
         f"{SPARK}, decoded",
-        lambda output: _submit("plain_spark.py", broker, topic, output, schema),
+        lambda output: _submit("plain_spark.py", broker, topic, output, decoder, schema),
         check,
     )
 

@@ -1,7 +1,7 @@
 """What one writes without thinking of settings: a topic, from its beginning to now, as Parquet.
 
-`spark-submit plain_spark.py BOOTSTRAP TOPIC DIRECTORY [SCHEMA]`: with a schema, the values are also
-columns, by `from_json` if it is DDL, or by `from_avro` if it is one of Avro.
+`spark-submit plain_spark.py BOOTSTRAP TOPIC DIRECTORY [json|csv|avro SCHEMA]`: with a schema, the
+values are also columns, by Spark's own function.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-bootstrap, topic, directory, *schema = sys.argv[1:]
+bootstrap, topic, directory, *decoder = sys.argv[1:]
 spark = SparkSession.builder.appName("plain").getOrCreate()
 records = (
     spark.read.format("kafka")
@@ -21,11 +21,15 @@ records = (
     .option("endingOffsets", "latest")
     .load()
 )
-for columns in schema:
-    if columns.startswith("{"):
-        parsed = from_avro("value", columns)
-    else:
-        parsed = F.from_json(F.col("value").cast("string"), columns)
+if decoder:
+    text = F.col("value").cast("string")
+    match decoder:
+        case "avro", columns:
+            parsed = from_avro("value", columns)
+        case "csv", columns:
+            parsed = F.from_csv(text, columns)
+        case _, columns:
+            parsed = F.from_json(text, columns)
     records = records.withColumn("parsed", parsed).select("*", "parsed.*").drop("parsed")
 records.write.parquet(directory)
 spark.stop()

@@ -34,8 +34,8 @@ Content = Mapping[tuple[str, int], tuple[int, int, int, int]]
 class Shape:
     """Topics with equal shares of `records` of `size` bytes, key included.
 
-    Values compress to about a third, as JSON does; with a `format`, json or avro, they are objects
-    of it, with `n`, texts and a date: ten days in turn, and one in twenty records is ten days late.
+    Values compress to about a third, as JSON does; with a `format`, json, csv or avro, they are of
+    it, with `n`, texts and a date: ten days in turn, and one in twenty records is ten days late.
     `skew`: nine of ten records are in partition 0. `compacted`: each key stands twice. `aborted`:
     beside every four committed transactions there is an aborted one, whose records are on top of
     `records`.
@@ -224,6 +224,8 @@ def _send(
         day = 11 + n * 10 // shape.records - (0 if n % 20 else 10)
         if shape.format == "json":
             before = b'{"n":%d,"flown":"2026-03-%02d",' % (n, day)
+        elif shape.format == "csv":
+            before = b"%d,2026-03-%02d," % (n, day)
         else:
             before = _avro_long(n) + _avro_long(_MARCH + day - 1)
     value = before + values[n * 7 % len(values)]
@@ -267,6 +269,11 @@ def _ends_of_json(size: int) -> list[bytes]:
     ]
 
 
+def _ends_of_csv(size: int) -> list[bytes]:
+    """Return the ends of lines of CSV."""
+    return [",".join(texts.values()).encode() for texts in _texts(size)]
+
+
 def _ends_of_avro(size: int) -> list[bytes]:
     """Return the ends of records of Avro."""
     return [
@@ -284,4 +291,4 @@ def _avro_long(number: int) -> bytes:
     return bytes([*found, left])
 
 
-_ENDS = {"": _values, "json": _ends_of_json, "avro": _ends_of_avro}
+_ENDS = {"": _values, "json": _ends_of_json, "csv": _ends_of_csv, "avro": _ends_of_avro}
