@@ -88,7 +88,7 @@ def plan(
     resend: bool = False,
     replan: bool = False,
 ) -> Plan:
-    """Freeze the plan of a run, and return it; a run that has a valid plan keeps that one.
+    """Freeze the plan of a run, and return it. A run that has a valid plan keeps that one.
 
     `run` with the same `run_id` carries it out. A plan has an `id` of 16 hex digits; `has_work`;
     `records`, the most rows that it can move; of an ingest `chunks`, each a tuple of `OffsetRange`
@@ -119,7 +119,7 @@ def run(
 ) -> Mapping[str, Any]:
     """Carry out a whole run, and return its report: the document of `tidegate run --json`.
 
-    A run with the id of an earlier one continues it; without an id it is a new run. `master` is
+    A run with the id of an earlier one continues it. Without an id it is a new run. `master` is
     Spark's, in place of the Spark connection: `local[2]`, `spark://host:7077`. `log` gets the lines
     of Spark's output that people are to see. The other arguments are those of `plan`.
 

@@ -35,7 +35,7 @@ _MASTERS = f"its host is the master: {spark_connection.MASTERS}"
 
 @dataclass(frozen=True)
 class Connection:
-    """The used fields of an Airflow connection; `repr` omits the extra, which may hold secrets.
+    """The used fields of an Airflow connection. `repr` omits the extra, which may hold secrets.
 
     `has_login`: it has a user name or a password.
     """
@@ -57,7 +57,7 @@ def from_environment(
 ) -> Connection | None:
     """Return the connection that `AIRFLOW_CONN_<ID>` defines, as Airflow reads it, or None.
 
-    Raises ConfigurationError if the value is neither JSON nor a URI; the value is not quoted, since
+    Raises ConfigurationError if the value is neither JSON nor a URI. The value is not quoted, since
     it may contain a password.
     """
     text = environ.get(variable(connection_id), "").strip()
@@ -107,7 +107,7 @@ def kafka(spec: Spec, look_up: Callable[[], Connection]) -> KafkaCluster:
 
 
 def _kafka_extra(connection_id: str, found: Connection) -> Any:
-    """Return the settings of a Kafka connection; host and port are its server if it names none."""
+    """Return the settings of a Kafka connection. Host and port are its server if it names none."""
     extra = found.extra
     if not isinstance(extra, Mapping) or "bootstrap.servers" in extra or not found.host:
         return extra
@@ -226,7 +226,7 @@ def _from_json(text: str) -> Connection:
 
 
 def _from_uri(uri: str) -> Connection:
-    """Parse `type://host:port?key=value`; the host may have a scheme: `k8s://https://host:443`."""
+    """Parse `type://host:port?key=value`. The host may have a scheme: `k8s://https://host:443`."""
     conn_type, separator, rest = uri.partition("://")
     protocol, second, _ = rest.partition("://")
     if not separator or uri.count("://") > 2 or (second and set(protocol) & set("@:")):

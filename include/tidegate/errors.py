@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 
 class TidegateError(Exception):
-    """Base of all errors; `numbers` are its facts for programs."""
+    """Base of all errors. `numbers` are its facts for programs."""
 
     kind: ClassVar[Literal["terminal", "transient"]] = "terminal"
     exit_code: ClassVar[int] = 3
@@ -40,7 +40,7 @@ class Transient(TidegateError):
 
 
 class ConfigurationError(TidegateError):
-    """A pipeline file, a connection or an argument is wrong; all complaints are in the message."""
+    """A pipeline file, a connection or an argument is wrong. All complaints are in the message."""
 
     exit_code = 2
 
@@ -79,7 +79,7 @@ class UnknownTopic(TidegateError):
 
 
 class BrokerTooOld(TidegateError):
-    """The brokers have no topic ids; the minimum version is in the message."""
+    """The brokers have no topic ids. The minimum version is in the message."""
 
 
 class BrokerError(Transient):
@@ -145,11 +145,11 @@ class NotSealed(TidegateError):
 
 
 class ChunksMissing(TidegateError):
-    """The sealed chunks of a plan are published; the named ones were not staged to the end."""
+    """The sealed chunks of a plan are published. The named ones were not staged to the end."""
 
 
 class AttemptAbandoned(TidegateError):
-    """A ledger entry has abandoned the attempt; its files may be deleted."""
+    """A ledger entry has abandoned the attempt. Its files may be deleted."""
 
 
 class CursorAhead(TidegateError):
@@ -165,15 +165,15 @@ class BeyondEnd(TidegateError):
 
 
 class WindowRefused(TidegateError):
-    """A requested window is not valid; all complaints are in the message."""
+    """A requested window is not valid. All complaints are in the message."""
 
 
 class ReplayRefused(TidegateError):
-    """A replay cannot be carried out as planned; a new one needs a new id."""
+    """A replay cannot be carried out as planned. A new one needs a new id."""
 
 
 class PartitionsLeftOut(TidegateError):
-    """The named partitions could not be read; all others are published."""
+    """The named partitions could not be read. All others are published."""
 
 
 class SourceUnavailable(Transient):
@@ -181,7 +181,7 @@ class SourceUnavailable(Transient):
 
 
 class SourceRefused(TidegateError):
-    """The source contains what cannot be sent; nothing of it was sent."""
+    """The source contains what cannot be sent. Nothing of it was sent."""
 
 
 class SourceChanged(TidegateError):
@@ -189,7 +189,7 @@ class SourceChanged(TidegateError):
 
 
 class RowsRefused(TidegateError):
-    """Rows of the source cannot become records; nothing was sent."""
+    """Rows of the source cannot become records. Nothing was sent."""
 
 
 class SenderAlive(Transient):
@@ -197,7 +197,7 @@ class SenderAlive(Transient):
 
 
 class SendFailed(Transient):
-    """Spark ended without sending and verifying all rows; a retry sends the missing ones."""
+    """Spark ended without sending and verifying all rows. A retry sends the missing ones."""
 
 
 class NotClaimed(TidegateError):

@@ -30,7 +30,7 @@ class FaultInjected(Exception):
 
 
 def point(name: str) -> None:
-    """Perform the actions of this point; ValueError if TIDEGATE_FAULT is not valid."""
+    """Perform the actions of this point. ValueError if TIDEGATE_FAULT is not valid."""
     if faults := os.environ.get(VARIABLE):
         if os.environ.get(TESTING) != "1":
             raise ConfigurationError(

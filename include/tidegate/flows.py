@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Flow:
-    """The functions of one kind of pipeline; `spec` and `run` are of that kind.
+    """The functions of one kind of pipeline. `spec` and `run` are of that kind.
 
     `spark_step` is the name of the step that starts Spark, and of its task. `option` is the one
     option of a run that the other kind does not have. `publishes_partly`: a run may have chunks to
@@ -56,7 +56,7 @@ class Flow:
     work: Callable[..., Any]
     """(run, spark, submit): carry out the Spark step on a Spark connection."""
     publish: Callable[..., Any]
-    """(run): commit what is sealed; the run's Published."""
+    """(run): commit what is sealed. The run's Published."""
     verdict: Callable[..., None]
     """(run): raise if chunks are missing, or partitions or files were excluded."""
     run_all: Callable[..., Any]
@@ -69,7 +69,7 @@ class Flow:
     status: Callable[[Any, KafkaOf], dict[str, Any]]
     """(spec, kafka_of): the document of `tidegate status --json`."""
     verify: Callable[..., dict[str, Any]]
-    """(spec, store, kafka, say): the document of `tidegate verify --json`; `say` gets progress
+    """(spec, store, kafka, say): the document of `tidegate verify --json`. `say` gets progress
     lines."""
 
 
@@ -121,7 +121,7 @@ def _complete(run: str) -> Callable[..., Any]:
 
 
 def with_spark(run: Any, spark: SparkConnection, submit: Submit | None = None) -> Any:
-    """Return a run on a Spark connection; without `submit` it starts no application."""
+    """Return a run on a Spark connection. Without `submit` it starts no application."""
     return replace(run, engine=engine(run.kafka, spark, submit))
 
 
@@ -148,7 +148,7 @@ def _window_again(
 
 
 def _kafka_of_lake(spec: Egress, kafka_of: KafkaOf) -> KafkaCluster | None:
-    """Return the Kafka that an egress's lake is read from; None: files, or it is not known here."""
+    """Return the Kafka that an egress's lake is read from. None: files, or it is not known here."""
     try:
         return kafka_of(files.load_ingest(spec.source.lake)) if spec.source.lake else None
     except ConfigurationError:  # to send it, the connection is not needed
@@ -225,7 +225,7 @@ def new_run(
     dag_id: str | None = None,
     **settings: Any,
 ) -> Run | EgressRun:
-    """Return a run of a pipeline outside Airflow; without an id (None) it gets a new one.
+    """Return a run of a pipeline outside Airflow. Without an id (None) it gets a new one.
 
     ConfigurationError for an empty id: every repetition of a call with it would be another run.
     """
@@ -247,7 +247,7 @@ def new_run(
 
 
 def topics(spec: Spec) -> tuple[str, ...]:
-    """Return the topics that a pipeline reads or writes; none where it has a pattern."""
+    """Return the topics that a pipeline reads or writes. None where it has a pattern."""
     return spec.topics if spec.kind == "ingest" else spec.target.names
 
 

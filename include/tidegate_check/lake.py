@@ -2,7 +2,7 @@
 
     python include/tidegate_check/lake.py LAKE/PIPELINE [--json]
 
-LAKE is a directory or s3://bucket/path; keys, region and endpoint of S3 are taken from the
+LAKE is a directory or s3://bucket/path. Keys, region and endpoint of S3 are taken from the
 environment. The pipeline must be at rest: what a run changes meanwhile may be reported. Nothing is
 written. Exit code: 0 no difference, 3 differences, each by its name, 2 wrong use.
 """
@@ -82,7 +82,7 @@ def of_rows(transform: str, values: Any) -> set[str]:
 
 
 class Commit(NamedTuple):
-    """A commit's entry; `ranges` has [start, end, rows, invisible] by topic id and partition."""
+    """A commit's entry. `ranges` has [start, end, rows, invisible] by topic id and partition."""
 
     n: int
     plan: str
@@ -151,7 +151,7 @@ def minus(spans: Spans, start: int, end: int) -> Spans:
 
 
 def plus(spans: Spans, start: int, end: int) -> Spans:
-    if spans and spans[-1][1] == start:  # nearly always; the rest would be quadratic
+    if spans and spans[-1][1] == start:  # nearly always. The rest would be quadratic
         spans[-1] = spans[-1][0], end
         return spans
     return union([*spans, (start, end)])
@@ -231,7 +231,7 @@ class Checker:
         return bytes(self.stored.open(path).read())
 
     def document(self, path: str, *, is_canonical: bool = True) -> dict[str, Any] | None:
-        """Return a JSON document; None, and a difference, if it is missing or malformed."""
+        """Return a JSON document. None, and a difference, if it is missing or malformed."""
         if path not in self.sizes:
             self.add("missing", path, "there is no such object")
             return None
@@ -550,7 +550,7 @@ class Checker:
                 )  # fmt: skip
 
     def offsets(self, f: Form, is_placed: bool) -> dict[Key, list[int]]:
-        """Return the offsets in a live file by its parts; all of it is read."""
+        """Return the offsets in a live file by its parts. All of it is read."""
         at = f["final"] if is_placed or f["final"] in self.sizes else f["path"]
         size = self.sizes.get(at)
         if size is None or size != f["size"]:
@@ -660,7 +660,7 @@ def like(found: list[Form], forms: Iterable[Form]) -> list[Form]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check one pipeline's directory; print what was found, and return the exit code."""
+    """Check one pipeline's directory. Print what was found, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("place", metavar="LAKE/PIPELINE")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

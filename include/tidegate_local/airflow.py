@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class AirflowFailed(Transient):
-    """Airflow's database or one of its processes did not start; the message names the log."""
+    """Airflow's database or one of its processes did not start. The message names the log."""
 
 
 def environment(

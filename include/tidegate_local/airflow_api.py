@@ -20,7 +20,7 @@ class AirflowUnreachable(Transient):
 
 
 class AirflowRefused(TidegateError):
-    """Airflow's API server refused a request; the message has its answer."""
+    """Airflow's API server refused a request. The message has its answer."""
 
 
 class RunUnfinished(Transient):
@@ -28,7 +28,7 @@ class RunUnfinished(Transient):
 
 
 class AirflowApi:
-    """A client with one login; every method may raise AirflowUnreachable or AirflowRefused."""
+    """A client with one login. Every method may raise AirflowUnreachable or AirflowRefused."""
 
     def __init__(self, url: str, *, user: str, password: str) -> None:
         self.url = url
@@ -69,7 +69,7 @@ class AirflowApi:
         due: datetime | None = None,
         conf: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Trigger a run; return False if a run of this id exists already.
+        """Trigger a run. Return False if a run of this id exists already.
 
         Waiting runs start in the order in which they are `due`. `conf` has the Params.
         """
@@ -80,7 +80,7 @@ class AirflowApi:
         return self._call("POST", path, json=body, without={409}) is not None
 
     def backfill(self, dag_id: str, start: datetime, end: datetime, *, at_once: int) -> int:
-        """Backfill all intervals that begin from `start` to `end`; return the backfill's id."""
+        """Backfill all intervals that begin from `start` to `end`. Return the backfill's id."""
         body = {
             "dag_id": dag_id,
             "from_date": start.isoformat(),
@@ -121,7 +121,7 @@ class AirflowApi:
         timeout: float,
         on_change: Callable[[dict[str, str]], None] = lambda _: None,
     ) -> dict[str, Any]:
-        """Wait until a run is over; `on_change` gets the state of every task when one changes."""
+        """Wait until a run is over. `on_change` gets the state of every task when one changes."""
         deadline = time.monotonic() + timeout
         seen: dict[str, str] = {}
         while True:
@@ -155,7 +155,7 @@ class AirflowApi:
         on_retry: Callable[[], None] = lambda: None,
         on_change: Callable[[dict[str, str]], None] = lambda _: None,
     ) -> dict[str, Any]:
-        """Trigger a run, unless it exists, unpause the DAG, and wait; failed tasks are retried.
+        """Trigger a run, unless it exists, unpause the DAG, and wait. Failed tasks are retried.
 
         It is triggered while the DAG is still paused and due an hour ago, so that it goes before
         the scheduled run that unpausing makes.
@@ -206,7 +206,7 @@ class AirflowApi:
         without: Collection[int] = (),
         login: bool = True,
     ) -> Any:
-        """Return the decoded answer; None for a status in `without`."""
+        """Return the decoded answer. None for a status in `without`."""
         try:
             if login and "Authorization" not in self._http.headers:
                 token = self._call("POST", "/auth/token", json=self._login, login=False)

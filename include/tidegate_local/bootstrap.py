@@ -33,7 +33,7 @@ try:
 except errors.TidegateError as error:
     sys.exit(str(error))
 """
-"""What `.venv` runs with `paths` or `ensure`; fails with one line if a jar is missing."""
+"""What `.venv` runs with `paths` or `ensure`. Fails with one line if a jar is missing."""
 
 # The build backend of those packages that come as source: they are built without isolation.
 _BACKEND = ("setuptools", "wheel", "packaging")
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def set_up(root: Path) -> None:
-    """Make `.venv` and the jar cache what the lock files say; does nothing when they are."""
+    """Make `.venv` and the jar cache what the lock files say. Does nothing when they are."""
     machine.check_system()
     venv = Venv(root)
     if venv.is_current() and venv.has_jars():
@@ -88,7 +88,7 @@ def set_up(root: Path) -> None:
 class Venv:
     """The project's `.venv`.
 
-    The stamp says for which locked packages and for which pyproject.toml it is complete; it is
+    The stamp says for which locked packages and for which pyproject.toml it is complete. It is
     written last. `installing` is there while packages are put in: found at the start of a run it
     means that one was killed, and a half-installed package looks like a whole one to pip.
     """
@@ -111,7 +111,7 @@ class Venv:
         )
 
     def has_jars(self) -> bool:
-        """Say whether all jars are there; they were checked when they were fetched."""
+        """Say whether all jars are there. They were checked when they were fetched."""
         try:
             return self._run_jars("paths").returncode == 0
         except OSError:  # the Python that .venv was made with is gone: it is made again
@@ -158,7 +158,7 @@ class Venv:
                 raise SetupError(_last_line(run.stderr) or "the jars could not be fetched")
 
     def archive_classes(self) -> None:
-        """Make Spark start in half the time; without the archive it starts all the same."""
+        """Make Spark start in half the time. Without the archive it starts all the same."""
         code = (
             "import sys; from tidegate.launch.spark_submit import ensure_archive; "
             "sys.exit(ensure_archive(print) is None)"
@@ -233,7 +233,7 @@ class Venv:
     def _run(
         self, command: Sequence[str], what: str, env: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """Run a command into the log, with more environment; reduce its failure to one line."""
+        """Run a command into the log, with more environment. Reduce its failure to one line."""
         with self.log.open("ab") as log:
             start = log.tell()
             code = subprocess.run(
@@ -306,7 +306,7 @@ def _last_line(text: str) -> str:
 
 @contextlib.contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """Let one setup run at a time; the kernel lets go when this process ends."""
+    """Let one setup run at a time. The kernel lets go when this process ends."""
     import fcntl  # not everywhere, and a wrong system should hear so in words
 
     handle = os.open(str(root), os.O_RDONLY)

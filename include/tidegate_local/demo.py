@@ -37,12 +37,12 @@ _LOADS = (("demo-1", "January to November", range(1, 12)), ("demo-2", "December"
 
 
 class RunFailed(TidegateError):
-    """A run of the demo's DAG failed; the message has the task, its last lines and its log."""
+    """A run of the demo's DAG failed. The message has the task, its last lines and its log."""
 
 
 @dataclass
 class Demo:
-    """A running demo; `steps` are what was done, with the seconds that each took."""
+    """A running demo. `steps` are what was done, with the seconds that each took."""
 
     home: Path
     stack: Stack
@@ -59,7 +59,7 @@ class Demo:
 
 
 def demo(home: Path, say: Say, *, on_s3: bool = False) -> None:
-    """Run the demo and print its result; Difference if the lake is not the whole year."""
+    """Run the demo and print its result. Difference if the lake is not the whole year."""
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Two demos at once would both send what the topic lacks.
@@ -130,7 +130,7 @@ def _next_run(this: Demo) -> str:
 
 
 def _complete_run(this: Demo, dag: str, run_id: str) -> None:
-    """Trigger a run, unless it exists, and wait for it; its failed tasks are retried."""
+    """Trigger a run, unless it exists, and wait for it. Its failed tasks are retried."""
     if _state(this, dag, run_id) == "success":
         this.say(f"run {run_id} of {dag} was successful before")
         return
@@ -237,7 +237,7 @@ def _run_lines(api: AirflowApi, run: dict[str, Any]) -> Iterator[str]:
 
 
 def _planned_ranges(api: AirflowApi, run_id: str) -> dict[str, tuple[int, int]]:
-    """Return the offset ranges that a run has planned, by partition; none if nothing was new."""
+    """Return the offset ranges that a run has planned, by partition. None if nothing was new."""
     starts, ends = (
         _offsets(api.xcom(DAG, run_id, "plan", key)) for key in ("startingOffsets", "endingOffsets")
     )

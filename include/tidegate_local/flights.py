@@ -31,7 +31,7 @@ _TIMEOUT, _POLL = 30.0, 0.3
 
 
 class FlightsNotLoaded(Transient):
-    """The broker did not accept all flights; the next load continues where this one ended."""
+    """The broker did not accept all flights. The next load continues where this one ended."""
 
 
 class NotTheFlights(TidegateError):
@@ -39,7 +39,7 @@ class NotTheFlights(TidegateError):
 
 
 class Flight(NamedTuple):
-    """One flight; `departure` is when it was scheduled to leave, in ms since 1970 UTC."""
+    """One flight. `departure` is when it was scheduled to leave, in ms since 1970 UTC."""
 
     month: int
     departure: int
@@ -73,7 +73,7 @@ def load(
     partitions: int = 4,
     progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Send those flights of the given months that the topic lacks; return how many.
+    """Send those flights of the given months that the topic lacks. Return how many.
 
     The topic is created if it is absent, with unlimited retention: the flights are from 2013. All
     earlier months must be there, or offsets would be wrong. `progress` gets the number of flights
@@ -171,7 +171,7 @@ def _produce(producer: Producer, topic: str, **record: Any) -> None:
 
 
 def _create(admin: AdminClient, topic: str, partitions: int) -> None:
-    """Create the topic unless it exists; one whose retention is limited is refused."""
+    """Create the topic unless it exists. One whose retention is limited is refused."""
     new = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
@@ -284,6 +284,6 @@ def _milliseconds(time: str) -> int:
 
 @cache
 def _member(name: str, text: str) -> str:
-    """Return one member of a JSON object; most of the 6 million are repeated, hence the cache."""
+    """Return one member of a JSON object. Most of the 6 million are repeated, hence the cache."""
     value = None if text == "NA" else text if name in _TEXT else int(text)
     return f"{json.dumps(name)}:{json.dumps(value)}"

@@ -1,4 +1,4 @@
-"""Where the local stacks are; known without the packages that run them."""
+"""Where the local stacks are. Known without the packages that run them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ logger.config.level=WARN
 
 
 class KafkaDidNotStart(TidegateError):
-    """The local broker ended, or did not answer in time; the message has its last error."""
+    """The local broker ended, or did not answer in time. The message has its last error."""
 
     exit_code = 2
 
@@ -70,7 +70,7 @@ def start(
 ) -> Broker:
     """Start the broker of this home, or return the running one, once it answers.
 
-    `port` and `settings` (of server.properties) are kept in the home; a running broker does not
+    `port` and `settings` (of server.properties) are kept in the home. A running broker does not
     see new ones before its next start.
     """
     home = home.absolute()
@@ -102,7 +102,7 @@ def find(home: Path) -> Broker | None:
 
 
 def stop(home: Path) -> bool:
-    """Shut the broker down cleanly; False when it was not running."""
+    """Shut the broker down cleanly. False when it was not running."""
     return processes.stop(_NAME, home=home.absolute(), timeout=20.0)
 
 
@@ -181,7 +181,7 @@ def _properties(home: Path, node: _Node) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
-        # The default buffer is a quarter of this heap; compaction should show within a second.
+        # The default buffer is a quarter of this heap. Compaction should show within a second.
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
         "log.cleaner.backoff.ms": "500",
         **node.settings,
@@ -189,7 +189,7 @@ def _properties(home: Path, node: _Node) -> dict[str, str]:
 
 
 def _format(home: Path, node: _Node) -> None:
-    """Format the data directory, once; an unfinished one is formatted again."""
+    """Format the data directory, once. An unfinished one is formatted again."""
     formatted = home / "formatted"
     if formatted.exists():
         return

@@ -17,7 +17,7 @@ PYTHONS = ((3, 12), (3, 11), (3, 13))
 """In the order in which they are looked for on the PATH."""
 JAVAS = (17, 21)
 DISK = 4 * 10**9
-"""Bytes; an installation takes 1.6 GB, and its packages are unpacked beside it."""
+"""Bytes. An installation takes 1.6 GB, and its packages are unpacked beside it."""
 
 
 class SetupError(Exception):
@@ -89,7 +89,7 @@ def check_disk(directory: Path) -> None:
 
 
 def probe(path: str) -> Python | None:
-    """Ask a Python for its real path and version; None if it does not run."""
+    """Ask a Python for its real path and version. None if it does not run."""
     code = (
         "import sys, importlib.util as u;"
         "print(getattr(sys, '_base_executable', sys.executable), sys.version_info[0],"
@@ -103,7 +103,7 @@ def probe(path: str) -> Python | None:
 
 
 def output(command: Sequence[str]) -> str | None:
-    """Return what a command prints, on either stream; None if it fails."""
+    """Return what a command prints, on either stream. None if it fails."""
     try:
         run = subprocess.run(
             command,

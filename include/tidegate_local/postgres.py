@@ -45,7 +45,7 @@ _SETTINGS = {
 
 
 class PostgresFailed(Transient):
-    """Postgres did not start; the message ends with the last lines of its log."""
+    """Postgres did not start. The message ends with the last lines of its log."""
 
 
 class NoPostgres(TidegateError):
@@ -56,7 +56,7 @@ class NoPostgres(TidegateError):
 
 @dataclass(frozen=True)
 class Postgres:
-    """A running server; every user with access to `socket_dir` is its superuser."""
+    """A running server. Every user with access to `socket_dir` is its superuser."""
 
     socket_dir: Path
     pid: int
@@ -65,7 +65,7 @@ class Postgres:
         return f"postgresql+{driver}://postgres:@/{DATABASE}?host={quote(str(self.socket_dir))}"
 
     def sql(self, statement: str, *, database: str = DATABASE) -> str:
-        """Run one statement outside a transaction; return its rows, columns separated by `|`."""
+        """Run one statement outside a transaction. Return its rows, columns separated by `|`."""
         options = ["-X", "-w", "-A", "-t", "-q", "-p", "5432", "-U", "postgres", "-d", database]
         done = _run(["psql", "-h", str(self.socket_dir), *options, "-c", statement])
         if done.returncode:
@@ -119,10 +119,10 @@ def running(home: Path) -> Postgres | None:
 
 
 def stop(home: Path) -> bool:
-    """End the server of `home` without waiting for its clients; return whether it was running."""
+    """End the server of `home` without waiting for its clients. Return whether it was running."""
     process = processes.find(NAME, home=home)
     if process is not None:
-        processes.send(process, signal.SIGINT)  # "fast"; SIGTERM would wait for every client
+        processes.send(process, signal.SIGINT)  # "fast". SIGTERM would wait for every client
     stopped = processes.stop(NAME, home=home)
     _kill_backends(home / "postgres" / "data")
     shutil.rmtree(_socket_dir(home), ignore_errors=True)
@@ -226,7 +226,7 @@ def _make_socket_dir(home: Path) -> Path:
     """Create the private directory of the socket below `home`, or in /tmp if that is impossible.
 
     It is where the path is too long, or has a comma, which separates hosts, or the like. The one in
-    /tmp has a random name, so that it cannot be taken first; a link points to it.
+    /tmp has a random name, so that it cannot be taken first. A link points to it.
     """
     place = home / "postgres" / "socket"
     place.unlink(missing_ok=True)

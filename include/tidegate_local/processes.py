@@ -27,7 +27,7 @@ from tidegate_local import state_files
 
 @dataclass(frozen=True)
 class Process:
-    """A process that `start` made; `started` is in clock ticks since boot."""
+    """A process that `start` made. `started` is in clock ticks since boot."""
 
     name: str
     pid: int
@@ -54,7 +54,7 @@ def start(
     """Start `argv` in a session of its own, or return the living process of that name.
 
     Output is appended to `home/logs/<name>.log`, the record is `home/run/<name>.json`.
-    `env` is the whole environment; without it, this process's own is inherited.
+    `env` is the whole environment. Without it, this process's own is inherited.
     """
     log, record = _log(name, home), _record(name, home)
     for directory in (log.parent, record.parent):
@@ -95,7 +95,7 @@ def wait_until_ready(
     timeout: float,
     failure: Callable[[str], Exception],
 ) -> None:
-    """Return once `is_ready`; raise `failure` of the reason if the process ends, or in `timeout` s.
+    """Return once `is_ready`. Raise `failure` of the reason if the process ends, or in `timeout` s.
 
     OSError in `is_ready` counts as not ready.
     """
@@ -136,12 +136,12 @@ def stop(name: str, *, home: Path, timeout: float = 10.0) -> bool:
 
 
 def send(process: Process, number: signal.Signals) -> bool:
-    """Send a signal to exactly this process; False when it has ended."""
+    """Send a signal to exactly this process. False when it has ended."""
     return send_if(process.pid, number, partial(_is_alive, process.pid, process.started))
 
 
 def send_if(pid: int, number: signal.Signals, condition: Callable[[], bool]) -> bool:
-    """Send a signal if `condition` holds for the present owner of a pid; return whether it did."""
+    """Send a signal if `condition` holds for the present owner of a pid. Return whether it did."""
     try:
         handle = os.pidfd_open(pid)  # before the condition: the pid may be reused afterwards
     except ProcessLookupError:

@@ -28,7 +28,7 @@ _PARTS = ("master", "volume", "filer", "s3")
 
 
 class S3DidNotStart(TidegateError):
-    """The local S3 server ended, or did not answer in time; the message has its last error."""
+    """The local S3 server ended, or did not answer in time. The message has its last error."""
 
     exit_code = 2
 
@@ -71,7 +71,7 @@ class Server:
 def start(home: Path, *, port: int | None = None, bucket: str | None = None) -> Server:
     """Start the server of this home, or return the running one, once it answers.
 
-    `port` is kept in the home; a running server does not see a new one before its next start. The
+    `port` is kept in the home. A running server does not see a new one before its next start. The
     bucket is created if it is not there.
     """
     home = home.absolute()
@@ -116,7 +116,7 @@ def find(home: Path) -> Server | None:
 
 
 def stop(home: Path) -> bool:
-    """End the server; False when it was not running.
+    """End the server. False when it was not running.
 
     Its own shutdown takes 15 s. It is killed earlier: acknowledged objects are in its files.
     """
@@ -149,7 +149,7 @@ def _command(home: Path, ports: Mapping[str, int]) -> list[str]:
 
 
 def _configure(home: Path, port: int | None) -> dict[str, int]:
-    """Create what a home keeps (data, ports and keys) if it is missing; return the ports."""
+    """Create what a home keeps (data, ports and keys) if it is missing. Return the ports."""
     (home / "data").mkdir(exist_ok=True)
     names = [part + kind for part in _PARTS for kind in ("", ".grpc")]
     kept = state_files.read(home / "ports.json") or dict.fromkeys((*names, "metrics"), 0)

@@ -46,7 +46,7 @@ class NoSpace(TidegateError):
 
 @dataclass(frozen=True)
 class Stack:
-    """The addresses of the stack; stored as `stack.json` in its home."""
+    """The addresses of the stack. Stored as `stack.json` in its home."""
 
     kafka: str
     airflow: str
@@ -54,14 +54,14 @@ class Stack:
     environment: str = ""
     """Hash of the settings with which Airflow's processes were started."""
     s3: str = ""
-    """The URL of the S3 server; empty: the lake is a directory."""
+    """The URL of the S3 server. Empty: the lake is a directory."""
 
     def api(self, home: Path) -> AirflowApi:
         return AirflowApi(self.airflow, user=airflow.USER, password=airflow.password(home))
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the variables with which a terminal uses the stack of a home; none without a stack."""
+    """Return the variables with which a terminal uses the stack of a home. None without a stack."""
     stack = read(home)
     if stack is None:
         return {}
@@ -82,7 +82,7 @@ def up(
     expected: Collection[str] | None = None,
     on_s3: bool = False,
 ) -> Stack:
-    """Start or restart what is not healthy; return once the whole stack is.
+    """Start or restart what is not healthy. Return once the whole stack is.
 
     `expected` names the DAGs to wait for, by default those of all pipeline files. `on_s3` puts the
     lake into a bucket, and is kept.
@@ -119,7 +119,7 @@ def up(
 
 
 def down(home: Path, *, say: Say = lambda _: None) -> bool:
-    """End what `up` started, running tasks and their Spark included; False if nothing ran."""
+    """End what `up` started, running tasks and their Spark included. False if nothing ran."""
     home = home.resolve()
     if not home.is_dir():
         return False
@@ -133,7 +133,7 @@ def down(home: Path, *, say: Say = lambda _: None) -> bool:
 
 
 def status(home: Path) -> dict[str, Any]:
-    """Return the services, addresses and DAGs; takes no lock and changes nothing."""
+    """Return the services, addresses and DAGs. Takes no lock and changes nothing."""
     home = home.resolve()
     stack = read(home)
     database, broker = postgres.running(home), kafka.find(home / "kafka")
@@ -214,7 +214,7 @@ def _choose(home: Path, server: s3.Server | None) -> Stack:
 
 
 def _port(variable: str, *, kept: int | None, used: int | None) -> int:
-    """Choose a port; `used` is the one on which the stack's own server listens now."""
+    """Choose a port. `used` is the one on which the stack's own server listens now."""
     if named := os.environ.get(variable):
         if not named.isdigit() or not 0 < int(named) < 65536:
             raise ConfigurationError(f"{variable}={named}: a port is a number from 1 to 65535")
@@ -243,7 +243,7 @@ def _start_kafka(home: Path, stack: Stack, say: Say) -> bool:
 def _start_airflow(
     home: Path, stack: Stack, dags: Path, server: s3.Server | None, say: Say
 ) -> tuple[Stack, list[str], datetime]:
-    """Start Postgres and the missing processes of Airflow; return which, and since when."""
+    """Start Postgres and the missing processes of Airflow. Return which, and since when."""
     database = postgres.running(home)
     if database is None:
         for name in airflow.SERVICES:  # their connections are closed

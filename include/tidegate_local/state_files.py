@@ -20,7 +20,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Return a JSON document, or None if there is none."""
+    """Return a JSON document, or None if it does not exist."""
     try:
         return dict(json.loads(path.read_text()))
     except FileNotFoundError:

@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 def dags() -> dict[str, DAG]:
     """Return the DAG of each pipeline file, the form DAGs and the maintenance DAG, by their ids.
 
-    Pipeline files are those in TIDEGATE_PIPELINES; ConfigurationError if there is no such
+    Pipeline files are those in TIDEGATE_PIPELINES. ConfigurationError if there is no such
     directory. An invalid file has a DAG that shows what is wrong. In a task there are the form
     DAGs, the maintenance DAG and, of the pipelines', only the task's own.
     """

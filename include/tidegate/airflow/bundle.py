@@ -10,7 +10,7 @@ from tidegate.airflow import dag_files
 
 
 class TidegateDagBundle(LocalDagBundle):  # type: ignore[misc]
-    """The bundle of the DAG file in this package; give it in `[dag_processor]`:
+    """The bundle of the DAG file in this package. Give it in `[dag_processor]`:
 
     `dag_bundle_config_list = [{"name": "tidegate",
     "classpath": "tidegate.airflow.bundle.TidegateDagBundle", "kwargs": {}}]`

@@ -44,7 +44,7 @@ def arguments(kafka: KafkaSettings) -> dict[str, Any]:
 
 
 def _alive(several: list[Address]) -> list[Address]:
-    """Return those of several addresses that accept a connection; if none does, all."""
+    """Return those of several addresses that accept a connection. If none does, all."""
     if len(several) < 2:
         return several
     tried: queue.SimpleQueue[tuple[Address, bool]] = queue.SimpleQueue()

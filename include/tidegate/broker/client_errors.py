@@ -120,7 +120,7 @@ def _refusal(settings: KafkaSettings, messages: str) -> str | None:
     # An end without a reason may be that of a proxy whose broker is away.
     reasons = sorted({*_TLS.findall(messages)} - {"UNEXPECTED_EOF_WHILE_READING"})
     # A broker may close the connection before its refusal of a login has been read. A proxy whose
-    # broker is away closes it before any answer; one that restarts then refuses most of the others.
+    # broker is away closes it before any answer. One that restarts then refuses most of the others.
     attempts = _ATTEMPT.findall(messages)
     closed = sum("socket disconnected" in each for each in attempts) > len(attempts) / 2
     refused = "SaslAuthenticationFailed" in messages
@@ -149,7 +149,7 @@ def _refusal(settings: KafkaSettings, messages: str) -> str | None:
 
 @contextmanager
 def request_errors(settings: KafkaSettings, operation: str) -> Iterator[None]:
-    """Translate the errors of a request; `operation` is the permission that it needs.
+    """Translate the errors of a request. `operation` is the permission that it needs.
 
     Raises NotAuthorised, which names the operation, UnknownTopic or BrokerError.
     """

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """A connection's settings; `repr` shows no values, which may be secrets.
+    """A connection's settings. `repr` shows no values, which may be secrets.
 
     Raises ConfigurationError with all complaints about them at once.
     """
@@ -51,7 +51,7 @@ class KafkaSettings:
     client: str = ""
     """What the clients call themselves if the connection has no `client.id`."""
     tries: int | None = None
-    """Of a look-up of offsets, and of the connecting before it; None: Tidegate decides."""
+    """Of a look-up of offsets, and of the connecting before it. None: Tidegate decides."""
     pause: float = 1.0
     """Seconds between such tries."""
 
@@ -86,7 +86,7 @@ class KafkaSettings:
         return f"Kafka at {self.bootstrap_servers} ({self.connection})"
 
     def to_json(self) -> dict[str, str | None]:
-        """Return which cluster it is, the protocol, and who logs in; nothing of it is secret."""
+        """Return which cluster it is, the protocol, and who logs in. Nothing of it is secret."""
         return {
             "connection": self.connection,
             "bootstrap_servers": self.bootstrap_servers,
@@ -96,17 +96,17 @@ class KafkaSettings:
 
     @property
     def mechanism(self) -> Mechanism | None:
-        """How clients log in; None: not at all, or by certificate."""
+        """How clients log in. None: not at all, or by certificate."""
         return mechanism_of(self.extra)
 
     @property
     def delegation_token(self) -> DelegationToken | None:
-        """Return the token with which Spark is to log in; None: with the connection's login."""
+        """Return the token with which Spark is to log in. None: with the connection's login."""
         return delegation_token.of(self.connection, self.extra)
 
     @cached_property
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return the certificates and checks of TLS; None without TLS."""
+        """Return the certificates and checks of TLS. None without TLS."""
         if not self.extra.get("security.protocol", "").endswith("SSL"):
             return None
         with self._unusable():
@@ -126,7 +126,7 @@ class KafkaSettings:
 
     @property
     def login_error(self) -> TidegateError | None:
-        """Return why the last login failed before a broker was asked; None if it did not."""
+        """Return why the last login failed before a broker was asked. None if it did not."""
         return self._session.error if self._session else None
 
     @cached_property
@@ -151,7 +151,7 @@ class KafkaSettings:
         return arguments | (self._session.arguments() if self._session else {})
 
     def for_java(self, directory: Path) -> JavaClient:
-        """Return what Java's client needs; what it reads from files only will be in `directory`.
+        """Return what Java's client needs. What it reads from files only will be in `directory`.
 
         That is a directory which nobody else can read, and which lives as long as the application.
         """

@@ -1,4 +1,4 @@
-"""Requests to a Kafka cluster about its topics; each answers, or fails, within seconds."""
+"""Requests to a Kafka cluster about its topics. Each answers, or fails, within seconds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 def with_retries(settings: KafkaSettings, request: str, least: int = 1) -> tenacity.Retrying:
     """Return what tries a request as often as `settings` say, as Spark does for its look-ups, and
-    `least` times; each try that fails is logged by the words of `request`.
+    `least` times. Each try that fails is logged by the words of `request`.
 
     Connecting has a patience of its own, and is tried again only if they say how often.
     """
@@ -63,7 +63,7 @@ def with_retries(settings: KafkaSettings, request: str, least: int = 1) -> tenac
 
 
 def survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Survey:
-    """Return cluster id, topic ids and watermarks, by one connection; tried several times."""
+    """Return cluster id, topic ids and watermarks, by one connection. Tried several times."""
     return with_retries(settings, "the look-up of topics and offsets")(
         survey_once, settings, tuple(topics), isolation
     )
@@ -89,7 +89,7 @@ def survey_once(settings: KafkaSettings, topics: Iterable[str], isolation: str) 
 
 
 class Cluster:
-    """An admin client that is connected to one cluster; a context manager, which closes it.
+    """An admin client that is connected to one cluster. A context manager, which closes it.
 
     Raises BrokerTooOld if the broker that it connects to cannot give topic ids. Its methods raise
     NotAuthorised, naming the operation, or BrokerError.
@@ -212,7 +212,7 @@ class Cluster:
         }
 
     def auto_creates(self) -> bool | None:
-        """Return whether brokers make topics that clients ask for; None if this user may not see
+        """Return whether brokers make topics that clients ask for. None if this user may not see
         their settings.
         """
         name = "auto.create.topics.enable"
@@ -246,7 +246,7 @@ class Cluster:
     def offsets_at(
         self, partitions: Mapping[str, Collection[int]], timestamp_ms: int
     ) -> dict[str, dict[int, int | None]]:
-        """Return the first offset at or after a timestamp; None if no record is that late."""
+        """Return the first offset at or after a timestamp. None if no record is that late."""
         return self.offsets_since(
             {t: dict.fromkeys(ps, timestamp_ms) for t, ps in partitions.items()}
         )
@@ -254,7 +254,7 @@ class Cluster:
     def offsets_since(
         self, timestamps_ms: Mapping[str, Mapping[int, int]]
     ) -> dict[str, dict[int, int | None]]:
-        """Return the first offset at or after each partition's timestamp; None if there is none.
+        """Return the first offset at or after each partition's timestamp, or None.
 
         Before 1970, and so in Kafka before any record, that is the log start: negative timestamps
         have other meanings in its protocol (-1 is the end).
@@ -276,7 +276,7 @@ def _asked(partitions: Mapping[str, Collection[int]]) -> list[TopicPartition]:
 
 
 def topic_id(described: Mapping[str, Any], cluster: str) -> str:
-    """Return the id of a described topic; raises BrokerTooOld if the brokers give none."""
+    """Return the id of a described topic. Raises BrokerTooOld if the brokers give none."""
     given = uuid.UUID(str(described.get("topic_id") or uuid.UUID(int=0)))
     if given.int == 0:
         raise BrokerTooOld(

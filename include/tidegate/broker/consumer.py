@@ -55,7 +55,7 @@ def _record(of: Any) -> Record:
 def probe(
     settings: KafkaSettings, holes: Iterable[OffsetRange], isolation: str, *, patience: float = 10.0
 ) -> list[Probe]:
-    """Return what is in each hole; BrokerError if a consumer makes no progress.
+    """Return what is in each hole. BrokerError if a consumer makes no progress.
 
     A hole is empty only when the consumer's position has passed its end, or its first record does.
     `patience` is how many seconds a position may stand still: a large aborted transaction takes as

@@ -20,7 +20,7 @@ _LEAST = 3  # tries
 
 
 def committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
-    """Return a group's committed offsets, by topic and partition; none of an unknown group.
+    """Return a group's committed offsets, by topic and partition. None of an unknown group.
 
     Tried three times at least: a fresh broker answers the first request about any group with "not
     available yet".
@@ -41,7 +41,7 @@ def _committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]
 
 
 def commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
-    """Commit offsets for a group without members; tried as `committed`.
+    """Commit offsets for a group without members. Tried as `committed`.
 
     Raises NotAuthorised, or BrokerError, which names those that were refused.
     """

@@ -45,7 +45,7 @@ class ClusterWatch:
 
 
 class KafkaCluster(KafkaSettings):
-    """A connection's settings, and the questions to its cluster; each opens clients of its own."""
+    """A connection's settings, and the questions to its cluster. Each opens clients of its own."""
 
     def topics(self) -> list[str]:
         with Cluster(self) as cluster:

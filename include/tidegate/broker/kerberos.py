@@ -46,7 +46,7 @@ _OPTIONS = (
     "-Djavax.security.auth.useSubjectCredsOnly=false",
     "--add-opens=jdk.security.jgss/com.sun.security.sasl.gsskerb=ALL-UNNAMED",
 )
-_PATIENCE = 10.0  # seconds for an answer of the JVM; Java would ask a silent KDC for 90
+_PATIENCE = 10.0  # seconds for an answer of the JVM. Java would ask a silent KDC for 90
 _HINTS = {
     "Unable to obtain password": (
         f"{_KEYTAB} holds no key of {_PRINCIPAL}, or the ticket cache no valid ticket"
@@ -66,7 +66,7 @@ _HINTS = {
 
 
 def complaints(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the settings of GSSAPI; no file is read."""
+    """Yield what is wrong with the settings of GSSAPI. No file is read."""
     service = given.get(_SERVICE, "kafka")
     if not re.fullmatch("[A-Za-z0-9._-]+", service):
         yield f"{_SERVICE}: {service!r}: no name of a service; the host's name is added to it"
@@ -100,12 +100,12 @@ def unusable(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _krb5_conf() -> str | None:
-    """Return the file that KRB5_CONFIG names; Java knows only /etc/krb5.conf by itself."""
+    """Return the file that KRB5_CONFIG names. Java knows only /etc/krb5.conf by itself."""
     return os.environ.get("KRB5_CONFIG", "").partition(":")[0] or None
 
 
 def _ticket_cache() -> str | None:
-    """Return the path of the ticket cache; None if it is of a kind that Java cannot read."""
+    """Return the path of the ticket cache. None if it is of a kind that Java cannot read."""
     name = os.environ.get("KRB5CCNAME") or f"FILE:/tmp/krb5cc_{os.getuid()}"
     kind, colon, path = name.partition(":")
     return name if not colon or name.startswith("/") else path if kind == "FILE" else None
@@ -186,7 +186,7 @@ class _Tickets:
 
 
 class Login:
-    """The login of one principal; kafka-python gives it to its mechanism as `sasl_kerberos_name`.
+    """The login of one principal. Kafka-python gives it to its mechanism as `sasl_kerberos_name`.
 
     Its methods raise NotAuthenticated, BrokerUnreachable if the KDC does not answer, or
     ConfigurationError.
@@ -287,7 +287,7 @@ _starting = threading.Lock()
 
 
 def start_gateway(entry: str) -> Any:
-    """Return the gateway to the JVM that logs in by this JAAS entry; it ends with this process."""
+    """Return the gateway to the JVM that logs in by this JAAS entry. It ends with this process."""
     key = (entry, _krb5_conf(), os.getpid())
     with _starting:
         if key not in _jvms or _jvms[key][0].poll() is not None:

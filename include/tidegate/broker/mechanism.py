@@ -17,7 +17,7 @@ class Session(Protocol):
     """The login of one connection in this process."""
 
     error: TidegateError | None
-    """Why the last login failed before a broker was asked; kafka-python drops such an error."""
+    """Why the last login failed before a broker was asked. Kafka-python drops such an error."""
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of a kafka-python client.
@@ -62,7 +62,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def session(self, given: Mapping[str, str], cluster: str) -> Session:
-        """Return the login of kafka-python; `cluster` is what errors name."""
+        """Return the login of kafka-python. `cluster` is what errors name."""
 
     @abstractmethod
     def for_java(
@@ -75,7 +75,7 @@ class Mechanism(ABC):
         return ()
 
     def spark_login(self, given: Mapping[str, Any]) -> dict[str, str]:
-        """Return Spark's settings by which it obtains tokens itself; empty if it cannot."""
+        """Return Spark's settings by which it obtains tokens itself. Empty if it cannot."""
         del given
         return {}
 

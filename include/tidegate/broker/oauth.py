@@ -43,7 +43,7 @@ _USED = 0.8  # of a token's lifetime; then a new one is asked for
 
 
 def complaints(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the settings of OAUTHBEARER; no file is read."""
+    """Yield what is wrong with the settings of OAUTHBEARER. No file is read."""
     ways = [name for name in (_FILE, _CALLABLE) if name in given]
     if any(name in given for name in _OIDC) or not ways:
         ways.append(_METHOD)
@@ -148,7 +148,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _extensions(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the extensions by name; ValueError if they cannot be sent."""
+    """Return the extensions by name. ValueError if they cannot be sent."""
     pairs = [each.strip() for each in given.get(_EXTENSIONS, "").split(",") if each.strip()]
     if not all(re.fullmatch(r"(?!auth=)[A-Za-z]+=[\x21-\x7e \t\r\n]+", each) for each in pairs):
         raise ValueError
@@ -167,9 +167,9 @@ def _ca_name(given: Mapping[str, Any]) -> str:
 
 
 class TokenProvider:
-    """Gives kafka-python a token for each login; `cluster` is what errors name."""
+    """Gives kafka-python a token for each login. `cluster` is what errors name."""
 
-    error: TidegateError | None = None  # of the last call; kafka-python drops it
+    error: TidegateError | None = None  # of the last call. Kafka-python drops it
 
     def __init__(self, given: Mapping[str, str], cluster: str) -> None:
         self.given, self.cluster = given, cluster
@@ -179,7 +179,7 @@ class TokenProvider:
     def token(self) -> str:
         """Return a valid token.
 
-        Raises NotAuthenticated if there is none to be had with these settings; BrokerUnreachable
+        Raises NotAuthenticated if there is none to be had with these settings. BrokerUnreachable
         if it may be had later; ConfigurationError.
         """
         with self._lock:
@@ -194,7 +194,7 @@ class TokenProvider:
             return self._token
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a kafka-python client; a token was obtained."""
+        """Return the arguments of a kafka-python client. A token was obtained."""
         from kafka.net.sasl.oauth import AbstractTokenProvider
 
         AbstractTokenProvider.register(TokenProvider)
@@ -228,11 +228,11 @@ class TokenProvider:
             raise ConfigurationError(f"{where}: {error}") from None
         try:
             return call(*args)
-        except Exception as error:  # most often no connection; its text may hold a secret
+        except Exception as error:  # most often no connection. Its text may hold a secret
             raise BrokerUnreachable(f"{where} failed: {type(error).__name__}") from None
 
     def check_token(self, token: Any, source: str) -> str:
-        """Return a token that is one; NotAuthenticated if it has expired."""
+        """Return a token that is one. NotAuthenticated if it has expired."""
         if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
             raise NotAuthenticated(f"{self.cluster}: {source}: it gave no token")
         expiry = _expiry(token)
@@ -293,7 +293,7 @@ class TokenProvider:
 
 
 def _expiry(token: str) -> float | None:
-    """Return when a JWT expires, in seconds since 1970; None if that cannot be seen."""
+    """Return when a JWT expires, in seconds since 1970. None if that cannot be seen."""
     try:
         _, body, _ = token.split(".")
         return float(json.loads(base64.urlsafe_b64decode(body + "=="))["exp"])
@@ -330,7 +330,7 @@ class OAuthBearer(Mechanism):
     def for_java(
         self, given: Mapping[str, str], files: PrivateFiles, cluster: str
     ) -> dict[str, str]:
-        """Return the options; the token of a function is a file."""
+        """Return the options. The token of a function is a file."""
         options = {f"extension_{name}": value for name, value in _extensions(given).items()}
         url = given.get(_URL, "")
         if path := given.get(_FILE):

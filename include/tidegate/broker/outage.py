@@ -96,7 +96,7 @@ class Addresses:
         self._asked: set[Address] = set()
 
     def resolve(self, others: Sequence[Address] = ()) -> None:
-        """Begin to resolve all names, or those of `others`, and return; failures add nothing.
+        """Begin to resolve all names, or those of `others`, and return. Failures add nothing.
 
         Each in a thread of its own: a name whose lookup hangs holds up no other.
         """

@@ -32,7 +32,7 @@ class Retention:
 
     @property
     def lifetime_ms(self) -> int | None:
-        """How long a record is kept; None if only its age does not decide, or it never expires."""
+        """How long a record is kept. None if only its age does not decide, or it never expires."""
         return self.ms if self.size is None else None
 
 
@@ -89,7 +89,7 @@ def first_timestamps(
 ) -> dict[tuple[str, int], int]:
     """Return the timestamp, in epoch ms, of the first visible record from an offset on.
 
-    By (topic, partition); missing where there is no record within `patience` seconds, or it has no
+    By (topic, partition). Missing where there is no record within `patience` seconds, or it has no
     timestamp: then it expires with its file, whose age is not known.
     """
     timestamps = first_batches(

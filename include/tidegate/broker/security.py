@@ -37,7 +37,7 @@ _NOT_FOR_BOTH = "not among the security settings that Tidegate can give to both 
 
 
 def resolve(given: dict[str, Any]) -> list[str]:
-    """Replace aliases and drop settings without effect, in place; return what contradicts."""
+    """Replace aliases and drop settings without effect, in place. Return what contradicts."""
     complaints = []
     for alias, name in ALIASES.items():
         value = given.pop(alias, None)
@@ -92,7 +92,7 @@ def unusable(given: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown(key: str) -> str | None:
-    """Return why a security setting is refused; None if it is known, or not about security.
+    """Return why a security setting is refused. None if it is known, or not about security.
 
     In capitals, with blanks around it, with `_` or as `kafka.…` it is one, too: were it ignored,
     the connection would be less protected than its settings say.
@@ -107,7 +107,7 @@ def _unknown(key: str) -> str | None:
 
 
 def refusal(name: str) -> str | None:
-    """Return why a setting of this name is refused in a connection; None if it is not."""
+    """Return why a setting of this name is refused in a connection. None if it is not."""
     return (_reason(name) or _NOT_FOR_BOTH) if _unknown(name) else None
 
 
@@ -140,7 +140,7 @@ def _login(given: Mapping[str, Any], protocol: str, by_default: str) -> Iterator
 
 
 def login(given: Mapping[str, Any]) -> str | None:
-    """Return how and as whom checked settings log in, without secrets; None: they do not."""
+    """Return how and as whom checked settings log in, without secrets. None: they do not."""
     parts = []
     if mechanism := mechanism_of(given):
         parts.append(f"{mechanism.name} {mechanism.identity(given)}")

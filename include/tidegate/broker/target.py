@@ -21,7 +21,7 @@ _DEFAULT_LARGEST = 1_048_588
 def survey_target(
     settings: KafkaSettings, topics: Iterable[str], *, create_with: int | None, make: bool = True
 ) -> TargetSurvey:
-    """Return the state of the topics; create the missing ones with `create_with` partitions.
+    """Return the state of the topics. Create the missing ones with `create_with` partitions.
 
     Raises UnknownTopic for a missing topic without `create_with`, and NotAuthorised naming the
     operations that are not permitted. If not `make`, the broker only judges whether it would create
@@ -75,7 +75,7 @@ def compacted(settings: KafkaSettings, topics: Iterable[str]) -> set[str]:
 
 
 def auto_creates(settings: KafkaSettings) -> bool | None:
-    """Return whether the brokers make missing topics; None if this user may not see it."""
+    """Return whether the brokers make missing topics. None if this user may not see it."""
     with Cluster(settings) as cluster:
         return cluster.auto_creates()
 

@@ -21,7 +21,7 @@ class TargetWatch:
     """Looks at the ids of topics while a block runs, and calls `stop` once if one has changed.
 
     A topic that is missing counts at the second look: a broker that has just started may not know
-    it yet. What cannot be asked is asked again; the check after the block decides.
+    it yet. What cannot be asked is asked again. The check after the block decides.
     """
 
     def __init__(

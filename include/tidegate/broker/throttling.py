@@ -8,7 +8,7 @@ _SECONDS = 0.05  # between two looks at the connections
 
 
 class PatientConnections:
-    """The connections of kafka-python's admin client; its requests wait while they are throttled.
+    """The connections of kafka-python's admin client. Its requests wait while they are throttled.
 
     Its own `send` fails at once (NodeNotReadyError) while a connection is paused, as a broker asks
     in each response to a user that is over its quota.

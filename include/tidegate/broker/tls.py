@@ -37,7 +37,7 @@ NAMES = ("ssl.ca.location", "ssl.ca.pem", *_IDENTITY, *_KEYSTORE, _HOST_CHECK)
 
 
 class Unusable(Exception):
-    """Certificates or keys cannot be used; its arguments are the complaints."""
+    """Certificates or keys cannot be used. Its arguments are the complaints."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def not_a_path(given: Mapping[str, Any], name: str) -> str | None:
 
 
 def complaints(given: Mapping[str, Any]) -> list[str]:
-    """Return which settings of certificates and keys are wrong; no file is read."""
+    """Return which settings of certificates and keys are wrong. No file is read."""
     wrong = [
         f"{name}.location, {name}.pem: both are given"
         for name in ("ssl.ca", "ssl.certificate", "ssl.key")
@@ -91,7 +91,7 @@ def unusable(given: Mapping[str, Any]) -> list[str]:
 
 
 def subject(given: Mapping[str, Any]) -> str | None:
-    """Return whom the client's certificate names, like `CN=alice`; None without a usable one."""
+    """Return whom the client's certificate names, like `CN=alice`. None without a usable one."""
     try:
         identity = _identity(given)
     except Unusable:
@@ -100,7 +100,7 @@ def subject(given: Mapping[str, Any]) -> str | None:
 
 
 def context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """Return what a client of this connection needs for TLS; nothing is written to a disk.
+    """Return what a client of this connection needs for TLS. Nothing is written to a disk.
 
     Raises Unusable.
     """
@@ -114,7 +114,7 @@ def context(given: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def for_java(given: Mapping[str, str], files: PrivateFiles) -> dict[str, str]:
-    """Return the options of Java's client; what it cannot read as given is one of `files`.
+    """Return the options of Java's client. What it cannot read as given is one of `files`.
 
     A key is written as PKCS#12 with a random password, which is in the options alone: without them
     the file is of no use to anybody. Raises Unusable.
@@ -145,7 +145,7 @@ def _suits_java(password: str | None) -> bool:
 
 
 def ca_file(given: Mapping[str, str], files: PrivateFiles, name: str) -> str | None:
-    """Return a PEM file of the CA that Java reads; None if none is given."""
+    """Return a PEM file of the CA that Java reads. None if none is given."""
     if (text := given.get(f"{name}.pem")) is None:
         return given.get(f"{name}.location")
     return files.add(".pem", text.encode())
@@ -294,7 +294,7 @@ def _content(given: Mapping[str, Any], name: str) -> bytes:
 
 
 def _present(context: ssl.SSLContext, identity: _Identity, where: str) -> None:
-    """Make the context show the client's certificate; raises Unusable if OpenSSL refuses it."""
+    """Make the context show the client's certificate. Raises Unusable if OpenSSL refuses it."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     key = identity.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

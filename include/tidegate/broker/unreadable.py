@@ -14,7 +14,7 @@ from tidegate.core.unreadable_records import Scan, Unreadable, is_readable, scan
 from tidegate.errors import TidegateError
 
 MOST_OFFSETS = 5_000_000
-"""The most offsets of one range that one plan examines; the next plan continues behind them."""
+"""The most offsets of one range that one plan examines. The next plan continues behind them."""
 MOST_GAPS = 100
 """The most unreadable runs of offsets in one range of a plan: each makes a gap and a chunk."""
 
@@ -29,7 +29,7 @@ def find(
     *,
     first_only: bool,
 ) -> dict[OffsetRange, Scan]:
-    """Return a scan of each range that may hold unreadable records; mostly there is none.
+    """Return a scan of each range that may hold unreadable records: of most, nothing.
 
     `too_late` is the survey's: only records from these offsets on are read. With `first_only` a
     scan ends at the first unreadable record.

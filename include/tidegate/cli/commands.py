@@ -14,24 +14,24 @@ from typer.core import TyperCommand, TyperGroup
 
 COMMANDS = {
     "pipeline": {
-        "run": "Ingest new records; egress: send unsent data.",
+        "run": "Ingest new records. Egress: send unsent data.",
         "status": "Show origin, cursor, end and lag of every partition, and each problem with its "
         "fix.",
         "files": "List committed files, including those not yet in `data/`.",
-        "verify": "Check that ledger, manifests, files and footers agree; exit 3 if they differ.",
+        "verify": "Check that ledger, manifests, files and footers agree. Exit 3 if they differ.",
         "release": "End an egress claim whose sender cannot be proven dead, or whose plan cannot "
         "go on.",
     },
     "query": {
-        "sql": "Ask the lake with SQL, by DuckDB: each committed row once; nothing is written.",
+        "sql": "Ask the lake with SQL, by DuckDB: each committed row once. Nothing is written.",
         "view": "Print the SQL of a view of the lake, with its typed columns, for another program.",
-        "peek": "Show some records of a topic, as people read them; nothing is read into the lake.",
+        "peek": "Show some records of a topic, as people read them. Nothing is read into the lake.",
     },
     "windows": {
         "explain": "Show what `run` would do now, without doing it.",
-        "backfill": "Ingest the offsets of a window that are not in the lake; live runs are not "
+        "backfill": "Ingest the offsets of a window that are not in the lake. Live runs are not "
         "affected.",
-        "replay": "Ingest: read a window again and replace its files; egress: send a window or "
+        "replay": "Ingest: read a window again and replace its files. Egress: send a window or "
         "files again.",
         "coverage": "Show every offset: covered (live, backfill, replay), skipped, expired or "
         "unseen.",
@@ -39,21 +39,21 @@ COMMANDS = {
     "maintenance": {
         "reconcile": "Compare Variables and group offsets with the ledger, and rewrite those that "
         "are behind.",
-        "repair": "Place committed files after crashes; quarantine files in data/ that no live "
+        "repair": "Place committed files after crashes. Quarantine files in data/ that no live "
         "commit lists.",
         "sweep": "Delete staged files that are no longer needed: of placed, lost or abandoned "
         "attempts.",
         "checkpoint": "Write a checkpoint of the ledger, so that opening it reads few entries.",
-        "doctor": "Check everything that a run needs; each warning and failure names its fix.",
+        "doctor": "Check everything that a run needs. Each warning and failure names its fix.",
     },
     "offsets": {"offsets": "Cursors: show them, move one forward, adopt a recreated topic."},
     "configuring": {
         "settings": "Show which settings of Kafka and Spark a pipeline file takes, and why others "
         "not.",
-        "validate": "Check pipeline files without network: all complaints at once; exit 2 if there "
+        "validate": "Check pipeline files without network: all complaints at once. Exit 2 if there "
         "are any.",
         "schema": "Print the JSON Schema of pipeline files, for editors.",
-        "init": "Write a first pipeline file with comments; a terminal is asked for what no option "
+        "init": "Write a first pipeline file with comments. A terminal is asked for what no option "
         "says.",
     },
     "jars": {

@@ -55,7 +55,7 @@ def validate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check pipeline files without network: all complaints at once; exit 2 if there are any."""
+    """Check pipeline files without network: all complaints at once. Exit 2 if there are any."""
     paths = [_named(path) for path in files or ()] or pipeline_files.paths()
     if not paths:
         where = pipeline_files.directory()
@@ -69,7 +69,7 @@ def validate(
 
 
 def _named(path: Path) -> Path:
-    """Return the file of a pipeline that is given by its name; any other path as it is."""
+    """Return the file of a pipeline that is given by its name. Any other path as it is."""
     if path.is_file() or path.name != str(path) or path.suffix:
         return path
     return next((each for each in pipeline_files.paths() if each.stem == path.name), path)
@@ -141,7 +141,7 @@ def init(
         bool, typer.Option(help="Ingest: propose typed columns by the newest records.")
     ] = True,
 ) -> None:
-    """Write a first pipeline file with comments; a terminal is asked for what no option says."""
+    """Write a first pipeline file with comments. A terminal is asked for what no option says."""
     missing: list[str] = []
     kind = _kind(kind, {"--source": source, "--format": file_format})
     needed: list[object] = [name, topic]
@@ -228,7 +228,7 @@ def _kind_named(text: str) -> str:
 
 
 def _kind(kind: Kind | None, of_egress: dict[str, str | None]) -> Kind | None:
-    """Return the kind that the options say; ConfigurationError if they contradict it."""
+    """Return the kind that the options say. ConfigurationError if they contradict it."""
     given = [option for option, value in of_egress.items() if value]
     if given and kind is Kind.INGEST:
         raise ConfigurationError(f"{', '.join(given)}: of an egress; give --kind egress")
@@ -270,7 +270,7 @@ def _write(name: str, text: str) -> None:
 
 
 def _create(path: Path, text: str) -> None:
-    """Write a new file; ConfigurationError if there is one."""
+    """Write a new file. ConfigurationError if there is one."""
     try:
         with path.open("x") as file:
             file.write(text)

@@ -87,7 +87,7 @@ def _printable(text: str | Text) -> str | Text:
 
 
 def say_columns(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in aligned columns, as wide as they have to be; the last ends where its text does.
+    """Print rows in aligned columns, as wide as they have to be. The last ends where its text does.
 
     A name that begins with `>` is aligned to the right. (Tables of rich cut what is too wide.)
     """
@@ -105,7 +105,7 @@ def say_columns(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def until(time: str | None) -> str:
-    """Return how far away an ISO time is: `in 6d 23h`, `now` if it has passed; empty for None."""
+    """Return how far away an ISO time is: `in 6d 23h`, `now` if it has passed. Empty for None."""
     if time is None:
         return ""
     seconds = (datetime.fromisoformat(time) - now()).total_seconds()
@@ -137,7 +137,7 @@ def answer(document: Any, show: Callable[[Any], None], *, as_json: bool) -> None
 
 
 def error_form(error: Exception) -> dict[str, Any]:
-    """Return the public form of an error; one that is not Tidegate's own is `Internal`."""
+    """Return the public form of an error. One that is not Tidegate's own is `Internal`."""
     if isinstance(error, TidegateError):
         return error.to_json()
     message = f"{type(error).__name__}: {error}"

@@ -23,7 +23,7 @@ _PACKAGES = ("tidegate_local", "airflow", "confluent_kafka", "pixeltable_pgserve
 
 
 def is_installed() -> bool:
-    """Say whether the packages of the local stack are there; an installation may lack them."""
+    """Say whether the packages of the local stack are there. An installation may lack them."""
     return all(find_spec(package) for package in _PACKAGES)
 
 
@@ -51,7 +51,7 @@ def up(*, as_json: Json = False) -> None:
 
 @app.command()
 def down(*, as_json: Json = False) -> None:
-    """Stop what `up` started, running tasks and their Spark included; the data is kept."""
+    """Stop what `up` started, running tasks and their Spark included. The data is kept."""
     require_packages()
     from tidegate_local import stack
     from tidegate_local.home import default_homes

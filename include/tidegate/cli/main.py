@@ -56,7 +56,7 @@ def _keep_garbage() -> None:
 
 
 def run() -> None:
-    """Run the command line; exit codes are those of docs/errors.md."""
+    """Run the command line. Exit codes are those of docs/errors.md."""
     atexit.register(_keep_garbage)
     if isinstance(sys.stdout, io.TextIOWrapper):  # what a terminal cannot show is an escape
         sys.stdout.reconfigure(errors="backslashreplace")

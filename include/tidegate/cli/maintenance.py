@@ -80,7 +80,7 @@ def _print_reconciled(found: Document) -> None:
 
 @app.command()
 def repair(pipeline: OneOrAll = None, as_json: Json = False) -> None:
-    """Place committed files after crashes; quarantine files in data/ that no live commit lists."""
+    """Place committed files after crashes. Quarantine files in data/ that no live commit lists."""
 
     def show(found: Document) -> None:
         placed = ", ".join(f"#{n}" for n in found["placed"]) or "nothing"
@@ -127,7 +127,7 @@ def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
 @app.command()
 def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
-    """Check everything that a run needs; each warning and failure names its fix."""
+    """Check everything that a run needs. Each warning and failure names its fix."""
     from tidegate.doctor import machine
     from tidegate.doctor.check import Check, examine, failure
 
@@ -184,7 +184,7 @@ def _run_step(
     variables: Mirror | NeedsAirflow | None = None,
     abandon_after: float = 0.0,
 ) -> tuple[list[Document], int]:
-    """Run a maintenance step for one pipeline, or for all; print what it did.
+    """Run a maintenance step for one pipeline, or for all. Print what it did.
 
     Return its documents and the exit code. A pipeline that fails never stops the others.
     """

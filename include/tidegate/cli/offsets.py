@@ -52,7 +52,7 @@ def set_offset(
     reason: Reason,
     as_json: Json = False,
 ) -> None:
-    """Move a cursor forward; skipped offsets become a gap. To move back, replay."""
+    """Move a cursor forward. Skipped offsets become a gap. To move back, replay."""
     from tidegate.maintenance.cursor import move
 
     spec = files.load_ingest(pipeline)
@@ -73,7 +73,7 @@ def set_offset(
 
 @app.command("adopt")
 def adopt_topic(pipeline: Pipeline, topic: Topic, reason: Reason, as_json: Json = False) -> None:
-    """Adopt a recreated topic, from its log start; the lake keeps the old topic's rows."""
+    """Adopt a recreated topic, from its log start. The lake keeps the old topic's rows."""
     from tidegate.maintenance.cursor import adopt
 
     spec = files.load_ingest(pipeline)

@@ -53,7 +53,7 @@ def run_pipeline(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Ingest new records; egress: send unsent data."""
+    """Ingest new records. Egress: send unsent data."""
     spec = files.load_named(pipeline)
     options = flows.options(spec, max_records=max_records, max_chunks=max_chunks, resend=resend)
     carry_out(new_run(spec, run_id, **options), run_id=run_id, replan=replan, as_json=as_json)
@@ -86,7 +86,7 @@ def verify(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check that ledger, manifests, files and footers agree; exit 3 if they differ."""
+    """Check that ledger, manifests, files and footers agree. Exit 3 if they differ."""
     spec = files.load_named(pipeline)
     broker = kafka(spec) if against_kafka else None
     findings = flows.of(spec).verify(spec, flows.store(spec), broker, note)

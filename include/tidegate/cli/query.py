@@ -35,9 +35,9 @@ from tidegate.runs.requested_windows import absolute
 
 app = typer.Typer()
 MOST = 1_000
-"""Rows that are printed for people; JSON and CSV have all."""
+"""Rows that are printed for people. JSON and CSV have all."""
 LONG = 16
-"""Bytes of a value that are printed for people; JSON and CSV have all."""
+"""Bytes of a value that are printed for people. JSON and CSV have all."""
 
 
 @app.command()
@@ -58,7 +58,7 @@ def sql(
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on stdout, with a header.")] = False,
 ) -> None:
-    """Ask the lake with SQL, by DuckDB: each committed row once; nothing is written."""
+    """Ask the lake with SQL, by DuckDB: each committed row once. Nothing is written."""
     import tidegate
 
     if as_json and as_csv:
@@ -133,7 +133,7 @@ def peek(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show some records of a topic, as people read them; nothing is read into the lake."""
+    """Show some records of a topic, as people read them. Nothing is read into the lake."""
     from tidegate.orchestration.command_connections import kafka, spark
     from tidegate.runs.topics import choose_topic
     from tidegate.samples.peek import peek as records_of
@@ -184,7 +184,7 @@ def _print_records(found: Document) -> None:
 
 
 def _indented(text: str) -> str | None:
-    """Return an object or an array of JSON in lines, with its control characters as escapes; None
+    """Return an object or an array of JSON in lines, with its control characters as escapes. None
     for any other text.
     """
     try:

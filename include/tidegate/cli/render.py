@@ -24,7 +24,7 @@ from tidegate.core.wording import counted
 
 
 def print_each(results: Results, show: Callable[[Document], None], *, as_json: bool) -> int:
-    """Print the document, or the error, of each pipeline; return the exit code of the errors."""
+    """Print the document, or the error, of each pipeline. Return the exit code of the errors."""
     code, documents = 0, []
     for pipeline, result in results:
         if isinstance(result, Exception):

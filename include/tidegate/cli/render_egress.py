@@ -25,7 +25,7 @@ def print_plan(frozen: Frozen, *, known: bool) -> None:
 
 
 def print_published(published: Any, *, seconds: str, waiting: Document | None) -> None:
-    """Print what a run has sent; the last line has its rows by topic, and where to look.
+    """Print what a run has sent. The last line has its rows by topic, and where to look.
 
     `waiting` is what the source has left.
     """
@@ -71,7 +71,7 @@ def waiting_texts(waiting: Document) -> list[str]:
 
 
 def _waiting_now(waiting: Document) -> str:
-    """Return what the next run would send; empty if that is nothing."""
+    """Return what the next run would send. Empty if that is nothing."""
     kinds = (("files", "file"), ("offsets", "offset"))
     waits = [counted(waiting[key], noun) for key, noun in kinds if waiting[key]]
     return f"waiting: {' and '.join(waits)}" if waits else ""

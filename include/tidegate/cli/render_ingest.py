@@ -40,7 +40,7 @@ def print_plan(frozen: Frozen, *, known: bool) -> None:
 
 
 def print_published(published: Any, *, lake: str, seconds: str) -> None:
-    """Print a run's commits; the last line has its rows by topic, its lake, and where to look."""
+    """Print a run's commits. The last line has its rows by topic, its lake, and where to look."""
     report = published.report
     commits = [each["commit"] for each in report["commits"]]
     if published.new:

@@ -50,7 +50,7 @@ def print_table(found: Document) -> None:
 
 
 def print_named(found: Document) -> None:
-    """Print everything about the settings of one name; places with the same answer together."""
+    """Print everything about the settings of one name. Places with the same answer together."""
 
     def answer(each: Document) -> Sequence[Any]:
         return [each[key] for key in each if key not in ("name", "place")]

@@ -41,7 +41,7 @@ class _Terminated(BaseException):
 def new_run(
     spec: Spec, run_id: str | None = None, *, dag_id: str | None = None, **settings: Any
 ) -> Run | EgressRun:
-    """Return a run of a pipeline; without an id it gets a new one."""
+    """Return a run of a pipeline. Without an id it gets a new one."""
     return flows.new_run(spec, kafka(spec), run_id, dag_id=dag_id, **settings)
 
 
@@ -127,7 +127,7 @@ def explain(run: Run | EgressRun, *, as_json: bool) -> None:
 
 
 def _waiting(spec: Egress) -> dict[str, Any] | None:
-    """Return what the source has left; None if that cannot be told."""
+    """Return what the source has left. None if that cannot be told."""
     try:
         waiting: dict[str, Any] | None = flows.of(spec).status(spec, kafka)["waiting"]
     except TidegateError:
@@ -168,7 +168,7 @@ def _with_kept(run: Run | EgressRun, error: Exception) -> Exception:
         return error
     error.add_note(f"kept: {kept.text}")
     terminal = isinstance(error, TidegateError) and error.kind == "terminal"
-    # Another try of what was refused is no way on; a replay is done once.
+    # Another try of what was refused is no way on. A replay is done once.
     if not (terminal and not kept.planned) and not (
         _is_replay(run) and (terminal or kept.finished)
     ):

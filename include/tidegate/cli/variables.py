@@ -26,7 +26,7 @@ def variables() -> Mirror:
 
 
 def variables_if_any() -> Mirror:
-    """Return the Variables, or none without Airflow; the next run in Airflow rewrites them."""
+    """Return the Variables, or none without Airflow. The next run in Airflow rewrites them."""
     from tidegate.runs.run import NO_MIRROR
 
     try:

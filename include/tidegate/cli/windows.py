@@ -134,7 +134,7 @@ def backfill_window(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Ingest the offsets of a window that are not in the lake; live runs are not affected."""
+    """Ingest the offsets of a window that are not in the lake. Live runs are not affected."""
     from tidegate.runs.requested_windows import absolute, parsed_ranges
     from tidegate.runs.topics import choose_topic
 
@@ -183,7 +183,7 @@ def replay_window(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Ingest: read a window again and replace its files; egress: send a window or files again."""
+    """Ingest: read a window again and replace its files. Egress: send a window or files again."""
     from tidegate.runs.requested_windows import absolute
 
     spec = files.load_named(pipeline)
@@ -230,7 +230,7 @@ def _print_coverage(document: Document) -> None:
 
 
 def _print_intervals(intervals: Sequence[CoverageInterval], expires_at: str | None) -> None:
-    """Print each interval with its state; the first unseen one with the time of its expiry."""
+    """Print each interval with its state. The first unseen one with the time of its expiry."""
     ranges = [f"[{i.start:,}, {i.end:,})" for i in intervals]
     width = max(map(len, ranges), default=0)
     for text, i in zip(ranges, intervals, strict=True):

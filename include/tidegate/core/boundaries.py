@@ -12,7 +12,7 @@ from tidegate.core.json_codec import Document, Name
 
 @dataclass(frozen=True)
 class Boundary(Document):
-    """The offset per partition at a timestamp (ms since the epoch); missing partitions are at 0."""
+    """The offset per partition at a timestamp (ms since the epoch). Missing partitions are at 0."""
 
     topic: str
     topic_id: str

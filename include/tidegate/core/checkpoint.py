@@ -125,7 +125,7 @@ def head(fold: Fold) -> dict[str, Any]:
 
 
 def fold_of(form: Mapping[str, Any], load: Callable[[], bytes]) -> Fold:
-    """Return the fold of a head; `load` returns its lines when a commit is asked for.
+    """Return the fold of a head. `load` returns its lines when a commit is asked for.
 
     Raises one of MALFORMED for a head that does not fit, also if it lacks a field.
     """

@@ -20,7 +20,7 @@ def chunked(
 
     A window takes small partitions whole and shares the rest among the large ones. If there is less
     than one record for each, those without one come first in the next window. Partitions with a
-    lower `urgency` number come first, those without a number last; each takes what the more urgent
+    lower `urgency` number come first, those without a number last. Each takes what the more urgent
     ones leave.
     """
     if max_records < 1:
@@ -43,7 +43,7 @@ def chunked(
 
 
 def _turn(queue: deque[deque[OffsetRange]], room: int) -> list[OffsetRange]:
-    """Take at most `room` offsets off the partitions' first ranges; requeue the rest of these."""
+    """Take at most `room` offsets off the partitions' first ranges. Requeue the rest of these."""
     turn = [queue.popleft() for _ in range(min(len(queue), room))]
     taken = []
     for partition, share in zip(turn, _fair_shares([len(p[0]) for p in turn], room), strict=True):

@@ -30,7 +30,7 @@ class TopicIdentity:
 
 @dataclass(frozen=True)
 class Survey:
-    """The state of some topics of a cluster; topics that do not exist, or are hidden, are missing.
+    """The state of some topics of a cluster. Topics that do not exist, or are hidden, are missing.
 
     Partitions without a leader have no watermarks. Each epoch came with the answer that holds the
     partition's end: nothing below that end was written under a later one. `too_late` has, for
@@ -100,7 +100,7 @@ class TargetState:
     """One topic: `ends` are high watermarks, `largest` the most bytes of a batch.
 
     In a `compacted` topic an older record of a key may be removed at any time. `topic_id` is empty
-    if the topic does not exist yet. `compression` is the codec that brokers store records with;
+    if the topic does not exist yet. `compression` is the codec that brokers store records with.
     `producer`: the producer's.
     """
 
@@ -124,7 +124,7 @@ class TargetSurvey:
 
 
 class Record(NamedTuple):
-    """One record as a consumer sees it; `timestamp` in milliseconds since the epoch."""
+    """One record as a consumer sees it. `timestamp` in milliseconds since the epoch."""
 
     offset: int
     key: bytes | None
@@ -135,12 +135,12 @@ class Record(NamedTuple):
 
 
 Reader = Callable[[OffsetRange, str], Iterator[Record]]
-"""Yields the visible records of a range under an isolation; one range at a time."""
+"""Yields the visible records of a range under an isolation. One range at a time."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a consumer found in a hole; `unprovable` if the broker no longer has its offsets."""
+    """What a consumer found in a hole. `unprovable` if the broker no longer has its offsets."""
 
     hole: OffsetRange
     outcome: Literal["empty", "visible", "unprovable"]
@@ -154,7 +154,7 @@ class NotUtf8(str):
 
 
 def are_equal(one: Iterable[str], other: Iterable[str]) -> bool:
-    """Return whether keys are the same; Java and Python differ in how many U+FFFD they write."""
+    """Return whether keys are the same. Java and Python differ in how many U+FFFD they write."""
     return [*map(_folded, one)] == [*map(_folded, other)]
 
 
@@ -163,7 +163,7 @@ def _folded(key: str) -> str:
 
 
 def iso(timestamp_ms: int | None) -> str | None:
-    """Return a timestamp in epoch ms as text; None for none, or for one beyond the year 9999."""
+    """Return a timestamp in epoch ms as text. None for none, or for one beyond the year 9999."""
     try:
         if timestamp_ms is None:
             return None

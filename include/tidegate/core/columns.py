@@ -8,7 +8,7 @@ from tidegate.core.canonical import FORMAT
 
 
 class LakeColumn(NamedTuple):
-    """A column of the data files; `type` is Spark's, `since` the first format number with it."""
+    """A column of the data files. `type` is Spark's, `since` the first format number with it."""
 
     name: str
     type: str
@@ -37,7 +37,7 @@ FROM_THE_LEDGER = {"topic": "string", "topic_id": "string"}
 
 
 def ddl() -> str:
-    """Return the columns as Spark's DDL; a file of an earlier format reads as null where it has
+    """Return the columns as Spark's DDL. A file of an earlier format reads as null where it has
     none.
     """
     return ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS)

@@ -43,7 +43,7 @@ def partition_coverage(
 ) -> tuple[CoverageInterval, ...]:
     """Return the outcome of all offsets that the ledger or the log knows of, without a hole.
 
-    `outcomes` are the covered and skipped intervals, none overlapping; equal neighbours are merged.
+    `outcomes` are the covered and skipped intervals, none overlapping. Equal neighbours are merged.
     """
     intervals = sorted(outcomes)
     low = min([origin, *(i.start for i in intervals[:1]), *([marks.start] if marks else [])])
@@ -106,7 +106,7 @@ def is_complete(
 
     An outcome is a commit of any run, or a gap. `surveyed_id` and `ends` are the topic id and the
     ends that the survey for the plan found: under read_committed the last stable offsets.
-    `assigned` are the partitions that count; None: all.
+    `assigned` are the partitions that count. None: all.
 
     False where it cannot be known: the plan is not of the live lane, which alone examines all
     partitions; it excludes a partition, whose cursor then says nothing of what the broker has; the

@@ -90,7 +90,7 @@ def of_topic(declared: Mapping[str, Decoding], topic: str) -> Decoding | None:
 
 
 def changes(old: Decoding, new: Decoding | None) -> list[str]:
-    """Return why rows of `new` cannot stand beside rows of `old`; nothing if they can."""
+    """Return why rows of `new` cannot stand beside rows of `old`. Nothing if they can."""
     if new is None:
         return ["its records were decoded, and are not any more: keep `decode` for it"]
     found = schema.changes(old.columns, new.columns)

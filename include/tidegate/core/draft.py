@@ -47,7 +47,7 @@ class Draft:
         self.gaps += part.gaps
 
     def progress(self, fold: Fold, topic_id: str, partition: int) -> Progress | None:
-        """Return a partition's progress, by the draft's origins too; None if it has no origin."""
+        """Return a partition's progress, by the draft's origins too. None if it has no origin."""
         origins: dict[int, int] = dict(fold.origins.get(topic_id, {}))
         for origin in self.origins:
             if origin.topic_id == topic_id:
@@ -66,7 +66,7 @@ def draft_live(
     on_expired: str,
     by: str,
 ) -> Draft:
-    """Decide for every partition of `topics`; one that cannot be read never stops the others.
+    """Decide for every partition of `topics`. One that cannot be read never stops the others.
 
     `first_sight` has the origins of topics that are new to the ledger, and of partitions that are
     newly assigned. Expired offsets go by the policy `on_expired`: `fail` excludes the partition,

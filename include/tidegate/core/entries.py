@@ -1,6 +1,6 @@
 """The ledger's entries. Their JSON is a public contract (docs/storage.md).
 
-Entries are numbered from 1; each is created if absent and never changed.
+Entries are numbered from 1. Each is created if absent and never changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Adoption:
 
 @dataclass(frozen=True)
 class Origin(Document):
-    """The offsets at which partitions of a topic begin; `adopts` if the topic was recreated."""
+    """The offsets at which partitions of a topic begin. `adopts` if the topic was recreated."""
 
     kind: ClassVar[str] = "origin"
     topic: str
@@ -96,7 +96,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Commit(Document):
-    """A sealed attempt's files become part of the lake; `manifest` lists them.
+    """A sealed attempt's files become part of the lake. `manifest` lists them.
 
     In egress, a plan's rows are in the target: `manifest` lists the files that were sent,
     `accounts` has the ranges of a lake with the rows that were sent or quarantined, `receipts` what
@@ -188,7 +188,7 @@ class Claim(Document):
 
     `files`, or the ranges of `window` (of a lake, by topic id), belong to this plan until it is
     committed or released. `sender` identifies the process that must be dead before another attempt
-    begins; `target` is the end of every target partition before the first record. `supersedes`
+    begins. `target` is the end of every target partition before the first record. `supersedes`
     names the attempt that was proven dead, `root` the directory that the files' names are below.
     `spark` is Spark's minor version, on which the bytes of records may depend.
     """
@@ -229,7 +229,7 @@ class Claim(Document):
 
 @dataclass(frozen=True)
 class Release(Document):
-    """The claim of an egress attempt ends without a commit; claims of other attempts stay.
+    """The claim of an egress attempt ends without a commit. Claims of other attempts stay.
 
     `how`: after `nothing sent` and `resend` its files or ranges can be sent again, after `declare
     sent` they count as sent. `refused` are files that cannot be sent, with the reasons: no plan has

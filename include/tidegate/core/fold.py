@@ -45,7 +45,7 @@ class Fold:
     """The sum of entries 1 to `n`. Sets of offsets are per (topic id, partition)."""
 
     n: int = 0
-    digest: str = ""  # of entry n; empty before the first
+    digest: str = ""  # of entry n. Empty before the first
     topic_ids: dict[str, str] = field(default_factory=dict)
     earlier_ids: dict[str, list[str]] = field(default_factory=dict)  # of recreated topics
     origins: dict[str, dict[int, int]] = field(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """A set of offsets. Build it with `Intervals.of`; operations return new sets."""
+    """A set of offsets. Build it with `Intervals.of`. Operations return new sets."""
 
     spans: tuple[tuple[int, int], ...] = ()
 

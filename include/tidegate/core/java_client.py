@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class JavaClient:
-    """Options and files of Java's client; both may hold secrets.
+    """Options and files of Java's client. Both may hold secrets.
 
     `options` have the names that Spark's source and sink take. `files` has the contents of files
     that the options name, by their name in the directory that was given. `instead` says of each
@@ -38,7 +38,7 @@ class PrivateFiles:
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """What Spark has to know about the token of one cluster; nothing here is secret.
+    """What Spark has to know about the token of one cluster. Nothing here is secret.
 
     `regex` selects the bootstrap addresses for which Spark uses the token. `mechanism` is the one
     with which the token logs in, always a SCRAM. `settings` are what that login needs of the

@@ -3,7 +3,7 @@
 import re
 
 # Java's clients call both a failed login. Java hides why a token could not be had: "while
-# retrieving token"; the next run's planner, which asks for one itself, then says it.
+# retrieving token". The next run's planner, which asks for one itself, then says it.
 _AWAY = re.compile(
     r"connection (refused|reset)|timed out|no route|unreachable|unknownhost"
     r"|cannot (contact any kdc|get a kdc reply)|a service is not available"

@@ -1,6 +1,6 @@
 """JSON forms of dataclasses, derived from the type hints of their fields.
 
-A dataclass is a JSON object, a tuple or named tuple an array, a set a sorted array; the keys of a
+A dataclass is a JSON object, a tuple or named tuple an array, a set a sorted array. The keys of a
 mapping are strings, those that are numbers too. A hint says what differs:
 
 - `Annotated[str, Name("plan")]`: the field has this name in JSON.
@@ -56,9 +56,9 @@ class Document:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Self:
-        """Return the value of a JSON object; unknown keys are ignored.
+        """Return the value of a JSON object. Unknown keys are ignored.
 
-        Raises one of MALFORMED for a document that does not fit; its message names the field.
+        Raises one of MALFORMED for a document that does not fit. Its message names the field.
         """
         read: Self = _read(cls, form)
         return read

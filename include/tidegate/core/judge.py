@@ -52,7 +52,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class CutTo:
-    """Only these parts of the gap are unseen; if there are none, nothing is recorded."""
+    """Only these parts of the gap are unseen. If there are none, nothing is recorded."""
 
     gaps: tuple[Gap, ...]
 
@@ -73,7 +73,7 @@ class Unchecked:
 
 @dataclass(frozen=True)
 class Moved:
-    """The plan was made by what the ledger contradicts now; another one is needed."""
+    """The plan was made by what the ledger contradicts now. Another one is needed."""
 
     reason: str
 
@@ -200,7 +200,7 @@ def moved(
     columns: Columns | None = None,
 ) -> str | None:
     """Return what of a plan the ledger contradicts: its cluster, the root of its files' names, or
-    the columns of Parquet files; None: nothing.
+    the columns of Parquet files. None: nothing.
     """
     if _differ(cluster_id, fold.cluster_id):
         return f"it is of cluster {cluster_id}, and the ledger of {fold.cluster_id}"

@@ -12,7 +12,7 @@ from tidegate.core import canonical
 
 LOG = "_tidegate/log/"
 UNSAFE_STORE = f"{LOG}unsafe-store"
-"""Created when the doctor has found the store unsafe; opening the ledger lists it."""
+"""Created when the doctor has found the store unsafe. Opening the ledger lists it."""
 PROBES = "_tidegate/probes/"
 STAGING = "_tidegate/staging/"
 PLACED = "_tidegate/placed/"
@@ -22,7 +22,7 @@ QUARANTINE = "_tidegate/quarantine/"
 PLACING = "_tidegate/placing/"
 DATA = "data/"
 
-_LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes; a topic may have 249
+_LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes. A topic may have 249
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")  # Kafka's own rule
 _PREFIX = "part-"
 """Readers pass over files whose names begin with "_" or ".", as a topic's name may."""
@@ -42,12 +42,12 @@ def note(plan_id: str) -> str:
 
 
 def unfinished(plan_id: str) -> str:
-    """Return the marker of a plan with chunks to commit; it is deleted when there are none."""
+    """Return the marker of a plan with chunks to commit. It is deleted when there are none."""
     return f"{UNFINISHED}{plan_id}"
 
 
 def run_key(dag_id: str, run_id: str, work: str = "") -> str:
-    """Return the key of a run's frozen plans; `work` distinguishes the plans of one run."""
+    """Return the key of a run's frozen plans. `work` distinguishes the plans of one run."""
     return canonical.digest(canonical.encode([dag_id, run_id, work]))
 
 
@@ -64,7 +64,7 @@ def boundaries(topic_id: str) -> str:
 
 
 def boundary(topic_id: str, moment: int) -> str:
-    """Return the path of a frozen boundary; `moment` is in ms since the epoch."""
+    """Return the path of a frozen boundary. `moment` is in ms since the epoch."""
     return f"{boundaries(topic_id)}{moment:015d}.json"
 
 
@@ -108,7 +108,7 @@ def cleared(n: int) -> str:
 
 
 def window_date(data_file: str) -> str | None:
-    """Return the date in the path of a data file; None if its directories have none."""
+    """Return the date in the path of a data file. None if its directories have none."""
     return data_file.partition("/window_date=")[2].partition("/")[0] or None
 
 

@@ -9,7 +9,7 @@ _S3 = {"s3a", "s3n", "S3"}
 
 
 def complaint(path: str) -> str | None:
-    """Return why an absolute path or a URL is none that Tidegate reads and writes; None if it is.
+    """Return why an absolute path or a URL is none that Tidegate reads and writes. None if it is.
 
     Only its form is judged.
     """

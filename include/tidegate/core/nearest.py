@@ -10,7 +10,7 @@ _ASKED, _OFFERED = 3, 5_000
 
 
 def did_you_mean(names: str | Iterable[str], known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` with the nearest known name of each; empty if there is none."""
+    """Return `; did you mean 'x'?` with the nearest known name of each, or an empty text."""
     known = list(islice(known, _OFFERED))
     asked = [names] if isinstance(names, str) else islice(names, _ASKED)
     near = [each for name in asked for each in difflib.get_close_matches(name, known, n=1)]

@@ -44,7 +44,7 @@ _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(\s*([A-Za-z_]\w*)\s*\)\s*", re.ASCII)
 class ParquetSettings(Document):
     """The settings of a plan's data files.
 
-    `level` is that of the codec; None for its own. Within a file, rows are sorted by the columns of
+    `level` is that of the codec. None for its own. Within a file, rows are sorted by the columns of
     `sort_by`, or as they were read.
     """
 
@@ -71,7 +71,7 @@ class ParquetSettings(Document):
 
 
 class PartitionField(NamedTuple):
-    """A transform of a column; `str` is as in `partition_by`."""
+    """A transform of a column. `str` is as in `partition_by`."""
 
     transform: str
     column: str

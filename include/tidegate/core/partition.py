@@ -18,7 +18,7 @@ from tidegate.core.wording import counted
 
 
 class Reason(StrEnum):
-    """Why a topic or a partition cannot be read; the value is the reason in documents."""
+    """Why a topic or a partition cannot be read. The value is the reason in documents."""
 
     NO_TOPIC = "no such topic"
     RECREATED = "the topic was recreated"
@@ -88,11 +88,11 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class TopicState:
-    """What the broker says of a topic now; `topic_id` is None if it is missing or hidden.
+    """What the broker says of a topic now. `topic_id` is None if it is missing or hidden.
 
     Partitions without a leader have no watermarks. `cuts` are the offsets at which logs were
     truncated below their cursors, `too_late` the first offset of a log, if any, whose timestamp
-    Spark cannot convert. `assigned` are the only partitions to read; None: all.
+    Spark cannot convert. `assigned` are the only partitions to read. None: all.
     """
 
     topic_id: str | None = None
@@ -115,7 +115,7 @@ class TopicState:
 
 
 def of_topic(topic: str, known_id: str | None, now: TopicState) -> LeftOut | None:
-    """Return why no partition of a topic can be read; None if each goes by itself.
+    """Return why no partition of a topic can be read. None if each goes by itself.
 
     `known_id` is the topic id that the ledger follows, None if it was never read. Such a topic is
     excluded as a whole while a partition has no leader, because only the broker knows where it
@@ -197,7 +197,7 @@ def hanging(
 ) -> Iterator[LeftOut]:
     """Yield the partitions behind a transaction that has been open for more than 15 minutes.
 
-    `open_since` and `now` are in ms since the epoch; a transaction whose beginning is not known is
+    `open_since` and `now` are in ms since the epoch. A transaction whose beginning is not known is
     among them. Brokers end a transaction after 15 minutes unless `transaction.max.timeout.ms` is
     longer.
     """

@@ -44,7 +44,7 @@ Columns = tuple[tuple[str, str], ...]
 class SourceFile(Document):
     """A file of an egress source when it was planned.
 
-    `name` is relative to the source's root, `size` in bytes; `rows` is None if it is not known
+    `name` is relative to the source's root, `size` in bytes. `rows` is None if it is not known
     without reading the whole file.
     """
 
@@ -124,7 +124,7 @@ class Plan(StoredDocument):
 
     @property
     def where(self) -> str | None:
-        """The SQL condition for the rows of its window that a replay sends; None for all."""
+        """The SQL condition for the rows of its window that a replay sends. None for all."""
         asked = (self.replay or {}).get("asked") or {}
         where: str | None = asked.get("where")
         return where

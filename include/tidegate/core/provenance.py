@@ -16,7 +16,7 @@ from tidegate.core.plan import SourceFile
 
 HEADER = "tidegate"
 NUMBERS = "([0-9]{1,9}):([0-9]{1,18}):-?[0-9]*"
-"""What follows the plan and a colon; no longer numbers, which others may have written."""
+"""What follows the plan and a colon. No longer numbers, which others may have written."""
 _FORM = re.compile(f"([^:]*):{NUMBERS}")
 
 
@@ -29,7 +29,7 @@ class Provenance(NamedTuple):
 
 
 def of(headers: Iterable[tuple[str, bytes | None]]) -> Provenance | None:
-    """Return what the last header of this name says; None if there is none, or it is not ours."""
+    """Return what the last header of this name says, or None if it is missing or not ours."""
     last = None
     for name, value in headers:
         last = value if name == HEADER else last

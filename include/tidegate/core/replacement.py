@@ -44,7 +44,7 @@ Replaces = Annotated[tuple[Replaced, ...], Form(replaces_to_json, replaces_from_
 def select_tiles(
     window: Sequence[OffsetRange], tiles: Iterable[Tile], complaints: list[str]
 ) -> list[Tile]:
-    """Return the tiles of a window, sorted; add complaints unless they are exactly the window, and
+    """Return the tiles of a window, sorted. Add complaints unless they are exactly the window, and
     all that their files hold.
     """
     tiles = sorted(tiles)

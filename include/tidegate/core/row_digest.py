@@ -2,7 +2,7 @@
 
 It is XXH64 of these values in turn, each seeded with the digest of those before it, the first with
 42: file, row (8 bytes, little endian), topic; key and value, each after its length; the number of
-headers, and the key and value of each. Lengths and the number have 4 bytes, little endian; a length
+headers, and the key and value of each. Lengths and the number have 4 bytes, little endian. A length
 of -1 stands for null and is followed by nothing. The value of a header that is null adds nothing.
 `spark.records.content_digest` computes it of the row, `egress.sent_records` of its record.
 """
@@ -17,5 +17,5 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 
 def of_file(digests: Iterable[int]) -> str:
-    """Return the digest of a file's rows as 16 hex digits; their order does not matter."""
+    """Return the digest of a file's rows as 16 hex digits. Their order does not matter."""
     return f"{reduce(xor, digests, 0) & _MASK:016x}"

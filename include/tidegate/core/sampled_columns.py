@@ -22,7 +22,7 @@ _NOTHING = Type("null")
 
 
 def of_objects(texts: Iterable[bytes | str], *, as_text: bool = False) -> Fields:
-    """Return columns that fit texts of JSON; what is no object is ignored.
+    """Return columns that fit texts of JSON. What is no object is ignored.
 
     A key that has values of two types is a STRING: their JSON. So is one with numbers that its type
     would change: two of them could become one. `as_text`: so are objects, arrays and times.
@@ -67,7 +67,7 @@ def _is_column(name: str) -> bool:
 
 
 def _kind(value: Any, room: int, *, as_text: bool) -> Type:
-    """Return the type of a value; it may have parts of so many levels, else it is text."""
+    """Return the type of a value. It may have parts of so many levels, else it is text."""
     match value:
         case None:
             return _NOTHING
@@ -135,7 +135,7 @@ def _merged(one: Type, other: Type) -> Type:
 
 
 def _settled(kind: Type, room: int = DEEPEST) -> Type:
-    """Return a type without marks; what was always null is text, and what is nested too deep."""
+    """Return a type without marks. What was always null is text, and what is nested too deep."""
     if kind == _NOTHING:
         return _STRING
     if kind == _LARGE:

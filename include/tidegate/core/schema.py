@@ -61,7 +61,7 @@ class Field(NamedTuple):
 
 
 class SchemaError(ValueError):
-    """A schema cannot be read; the message says where."""
+    """A schema cannot be read. The message says where."""
 
 
 Fields = tuple[Field, ...]
@@ -74,9 +74,9 @@ def ddl(fields: Sequence[Field]) -> str:
 
 @functools.lru_cache(maxsize=1024)  # many pipelines have the same
 def parse(text: str) -> Fields:
-    """Return the columns of a text such as `id BIGINT, tags ARRAY<STRING>`; SchemaError if wrong.
+    """Return the columns of a text such as `id BIGINT, tags ARRAY<STRING>`. SchemaError if wrong.
 
-    The text is that of Spark's `CREATE TABLE`, without NOT NULL and DEFAULT; COMMENT is ignored.
+    The text is that of Spark's `CREATE TABLE`, without NOT NULL and DEFAULT. COMMENT is ignored.
     """
     reader = _Reader(text)
     fields = reader.fields("")
@@ -88,7 +88,7 @@ def parse(text: str) -> Fields:
 def changes(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
     """Return which changes of columns cannot be read together with rows of before.
 
-    A column may be added; an integer, a float and a decimal may be widened. By name, whatever the
+    A column may be added. An integer, a float and a decimal may be widened. By name, whatever the
     order.
     """
     found, now = [], {field.name: field.type for field in new}
@@ -115,7 +115,7 @@ def changes(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
 
 
 def union(first: Fields, second: Fields) -> Fields:
-    """Return the columns of both, each with its wider type; SchemaError if none is wider."""
+    """Return the columns of both, each with its wider type. SchemaError if none is wider."""
     found = {folded(field.name): field for field in first}
     for field in second:
         name, kind = found.setdefault(folded(field.name), field)
@@ -127,7 +127,7 @@ def union(first: Fields, second: Fields) -> Fields:
 
 
 def widest(one: Type, other: Type) -> Type:
-    """Return the wider one of two types; the first if neither is wider."""
+    """Return the wider one of two types. The first if neither is wider."""
     return other if _is_wider(one, other) else one
 
 
@@ -159,7 +159,7 @@ def quoted(name: str) -> str:
 
 
 class _Reader:
-    """Reads a text token by token; `next` is the coming one and its place, None at the end."""
+    """Reads a text token by token. `next` is the coming one and its place, None at the end."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._depth = text, 0, 0

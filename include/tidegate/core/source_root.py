@@ -20,7 +20,7 @@ _BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]{0,255})\]")
 class Root:
     """The fixed part of a source's path, and the pattern that names below it must match.
 
-    `native` is the fixed part as Spark writes it; `parts` are the pattern's, one a directory.
+    `native` is the fixed part as Spark writes it. `parts` are the pattern's, one a directory.
     """
 
     url: str
@@ -58,7 +58,7 @@ class Root:
         return self.parts[0] if self.parts[1:] and not _GLOB.search(self.parts[0]) else None
 
     def complaint(self) -> str | None:
-        """Return why the pattern of names is not valid; None if it is."""
+        """Return why the pattern of names is not valid. None if it is."""
         try:
             for part in self.parts:
                 if part != "**":
@@ -68,7 +68,7 @@ class Root:
         return None
 
     def matches(self, name: str) -> bool:
-        """Return whether the pattern has a name below the root; ValueError if it is not valid."""
+        """Return whether the pattern has a name below the root. ValueError if it is not valid."""
         return len(self.parts) in self._reached(name)
 
     def may_hold(self, directory: str) -> bool:
@@ -120,7 +120,7 @@ def overlap(one: str, other: str) -> bool:
 
 @cache
 def _compiled(part: str) -> re.Pattern[str]:
-    """Return a part of a pattern as a regular expression; ValueError if it is not valid."""
+    """Return a part of a pattern as a regular expression. ValueError if it is not valid."""
     if "**" in part:
         raise ValueError(f"{part}: `**` stands for directories, and is a part of its own")
     if "[" in _BRACKET.sub("", part):

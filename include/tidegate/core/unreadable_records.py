@@ -32,7 +32,7 @@ class Unreadable(NamedTuple):
 class Scan:
     """The unreadable offsets of a range below `end`, as an independent consumer found them.
 
-    `first` is the first of them. `end` is the range's end unless the consumer stopped before it;
+    `first` is the first of them. `end` is the range's end unless the consumer stopped before it.
     `problem` is the error that stopped it, None if it reached its own bound.
     """
 
@@ -58,7 +58,7 @@ def exclude(
 ) -> None:
     """Remove the records that Spark cannot read from a draft's ranges.
 
-    `fail` ends the range at the first such record and leaves out the rest; `gap` skips these
+    `fail` ends the range at the first such record and leaves out the rest. `gap` skips these
     offsets alone. A range that was not scanned to its end is cut there: the next run plans the
     rest. `by` is recorded in the gaps.
     """

@@ -57,7 +57,7 @@ def parse_range(text: str) -> OffsetRange:
 
 @dataclass
 class Edges:
-    """A window's edges, as far as they are valid; `complaints` says what is not."""
+    """A window's edges, as far as they are valid. `complaints` says what is not."""
 
     start: Edge | None = None
     end: Edge | None = None
@@ -137,7 +137,7 @@ def choose_partitions(
 ) -> list[int]:
     """Return the requested partitions; for None those that an edge names, or all existing ones.
 
-    `assigned` are the only ones that may be requested; None: all.
+    `assigned` are the only ones that may be requested. None: all.
     """
     known = set(existing)
     allowed = known if assigned is None else known & set(assigned)
@@ -160,7 +160,7 @@ def resolve_ranges(
     boundaries: Mapping[datetime, Boundary],
     complaints: list[str],
 ) -> list[OffsetRange]:
-    """Return a window's range in each partition; add a complaint where the edges make none."""
+    """Return a window's range in each partition. Add a complaint where the edges make none."""
     window = []
     for p in partitions:
         start = _offset(edges.start, p, boundaries)

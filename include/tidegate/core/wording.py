@@ -11,7 +11,7 @@ def counted(n: int, noun: str, plural: str | None = None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration by its two largest units: `6d 23h`, `4m 10s`, `1h`; below 60 s `41 s`."""
+    """Return a duration by its two largest units: `6d 23h`, `4m 10s`, `1h`. Below 60 s `41 s`."""
     if seconds < 60:
         return f"{max(0.0, seconds):.0f} s"
     minutes, seconds = divmod(int(seconds), 60)

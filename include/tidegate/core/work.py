@@ -22,7 +22,7 @@ from tidegate.core.replacement import Replaced
 class Standing(StrEnum):
     """What the ledger says of a chunk, whatever its attempts have done.
 
-    `COMMITTED`: by its plan. `COVERED`: other commits hold all its offsets; this never ends a
+    `COMMITTED`: by its plan. `COVERED`: other commits hold all its offsets. This never ends a
     chunk of a replay, which replaces what others hold. `DEAD`: others hold a part of it, or have
     replaced what it was to replace. It is final: coverage never shrinks, and what is replaced never
     becomes live again. `PENDING`: it may be committed. Skipped offsets are pending: a commit
@@ -93,7 +93,7 @@ def standing_of(
 ) -> tuple[Standing, tuple[OffsetRange, ...]]:
     """Return how a chunk stands, and the offsets by which it is dead.
 
-    `key` is plan id and chunk number; `replaces` what its commit would replace.
+    `key` is plan id and chunk number. `replaces` what its commit would replace.
     """
     if key in fold.committed:
         return Standing.COMMITTED, ()
@@ -159,7 +159,7 @@ class Sending(StrEnum):
 class Delivered(NamedTuple):
     """How far an egress plan is sent, by the ledger alone.
 
-    `commit` is the number of its commit, `claim` the open one; `ends` say how claims were released.
+    `commit` is the number of its commit, `claim` the open one. `ends` say how claims were released.
     """
 
     sending: Sending

@@ -1,4 +1,4 @@
-"""Running the doctor's checks; each line that is not ok names a fix."""
+"""Running the doctor's checks. Each line that is not ok names a fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Line:
-    """One result: state `ok`, `warning` or `failure`; the last two have a `fix`."""
+    """One result: state `ok`, `warning` or `failure`. The last two have a `fix`."""
 
     check: str
     state: str
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Check:
-    """A named function that yields lines; `pipeline` is None for a check of this machine."""
+    """A named function that yields lines. `pipeline` is None for a check of this machine."""
 
     name: str
     ask: Callable[[], Iterator[Line]]
@@ -52,7 +52,7 @@ def failure(check: str, says: str, fix: str) -> Line:
 
 
 def examine(checks: Sequence[Check]) -> dict[str, Any]:
-    """Run all checks in parallel and return their lines, in order; one that raises is a failure."""
+    """Run all checks in parallel and return their lines, in order. One that raises is a failure."""
     with ThreadPoolExecutor(_THREADS) as pool:
         lines = [line for of_check in pool.map(_run, checks) for line in of_check]
     states = [line.state for line in lines]

@@ -1,4 +1,4 @@
-"""The doctor's report of a pipeline's Kafka connections; it asks no broker."""
+"""The doctor's report of a pipeline's Kafka connections. It asks no broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.errors import TidegateError
 from tidegate.launch.spark_connection import SparkConnection
 
 KafkaLookup = Callable[[], KafkaCluster]
-"""Looks up a connection; raises a TidegateError if it is not defined, or wrong."""
+"""Looks up a connection. Raises a TidegateError if it is not defined, or wrong."""
 SparkLookup = Callable[[], SparkConnection]
 """The same of Spark."""
 Found = TypeVar("Found")

@@ -47,7 +47,7 @@ def check_claims(spec: Egress) -> Iterator[Line]:
 
 
 def _finishes(spec: Egress, store: Store, claim: Claim) -> str:
-    """Return the command that finishes a claim whose sender is dead; no run finishes a replay."""
+    """Return the command that finishes a claim whose sender is dead. No run finishes a replay."""
     if claim.lane != REPLAY:
         return f"`tidegate run {spec.name}`, or the next run: it finishes that plan"
     replay = plans.load(store, claim.plan_id).replay or {"id": "…", "asked": {}}
@@ -73,7 +73,7 @@ def check_source(spec: Egress) -> Iterator[Line]:
 
 
 def check_target(spec: Egress, kafka: KafkaCluster) -> Iterator[Line]:
-    """Check the target topics' rights, identity and compaction; creates no topic."""
+    """Check the target topics' rights, identity and compaction. Creates no topic."""
     seen = survey_target(kafka, spec.target.names, create_with=spec.target.partitions, make=False)
     fold = _fold(spec)
     if fold.cluster_id not in (None, seen.cluster_id):

@@ -18,8 +18,8 @@ from tidegate.lake.store import open_store
 from tidegate.lake.store_protocol import Store
 from tidegate.pipelines.spec import Ingest, Spec
 
-LONG_LEDGER = 5_000  # entries; reading them takes seconds, or minutes on an object store
-_SKEW, _TOO_SKEWED = 60.0, 1800.0  # seconds; the sweeper's grace is an hour
+LONG_LEDGER = 5_000  # entries. Reading them takes seconds, or minutes on an object store
+_SKEW, _TOO_SKEWED = 60.0, 1800.0  # seconds. The sweeper's grace is an hour
 
 
 def check_lake(spec: Spec) -> Iterator[Line]:

@@ -18,11 +18,11 @@ from tidegate.launch import environment, jars
 
 JAVAS = (17, 21)
 _LOW, _TOO_LOW = 5 << 30, 500 << 20  # bytes free: for Spark's shuffle and logs; for a log alone
-_RELEASED = 1_704_067_200  # 2024-01-01; an earlier clock was never set
+_RELEASED = 1_704_067_200  # 2024-01-01. An earlier clock was never set
 
 
 def checks() -> list[Check]:
-    """Return the checks; none needs a network."""
+    """Return the checks. None needs a network."""
     return [
         Check("pyspark", pyspark_pair),
         Check("java", java),

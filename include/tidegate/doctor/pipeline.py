@@ -51,7 +51,7 @@ class _Topics:
     survey: Survey
 
     def cursors(self, topic: str) -> dict[int, int]:
-        """Return the cursor of each partition; none of a topic that was never read."""
+        """Return the cursor of each partition. None of a topic that was never read."""
         return self.fold.cursors(topic) if topic in self.fold.topic_ids else {}
 
 
@@ -61,7 +61,7 @@ def checks(
     spark: SparkLookup,
     source: KafkaLookup | None = None,
 ) -> list[Check]:
-    """Return a pipeline's checks; `kafka` and `spark` look up its connections and may raise.
+    """Return a pipeline's checks. `kafka` and `spark` look up its connections and may raise.
 
     `source` looks up the connection of the ingest pipeline whose lake an egress sends.
     """
@@ -160,7 +160,7 @@ def _excluded(topics: _Topics, found: Iterable[LeftOut]) -> Iterator[Line]:
 def _retention(
     topics: _Topics, topic: str, retention: Retention | None, stops: set[int]
 ) -> Iterator[Line]:
-    """Check that records do not expire before a run reads them; None if retention is unknown."""
+    """Check that records do not expire before a run reads them. None if retention is unknown."""
     if retention is None:
         says = f"{topic}: when its records expire is not known: not permitted: DESCRIBE_CONFIGS"
         yield warning("retention", says, "grant DESCRIBE_CONFIGS, to be warned in time")
@@ -220,7 +220,7 @@ def _unread(topics: _Topics, topic: str, before: datetime) -> list[int]:
 def _transactions(
     kafka: KafkaCluster, watermarks: Mapping[str, Mapping[int, Watermarks]]
 ) -> Iterator[Line]:
-    """Report offsets hidden by open transactions; one older than Kafka's default limit hangs."""
+    """Report offsets hidden by open transactions. One older than Kafka's default limit hangs."""
     since = open_since(kafka, watermarks)
     for topic, marks in watermarks.items():
         hidden = {p: m.high - m.end for p, m in marks.items() if m.end < m.high}
@@ -267,7 +267,7 @@ def _deploy_mode(
 
 
 def check_spark(spark: SparkConnection) -> Iterator[Line]:
-    """Check that a standalone master or YARN answers; other masters are only looked up."""
+    """Check that a standalone master or YARN answers. Other masters are only looked up."""
     for notice in spark.notices:
         yield ok("spark", notice)
     if spark.home:

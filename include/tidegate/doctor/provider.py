@@ -53,7 +53,7 @@ def providers(jar: Path) -> list[str]:
             names = dict.fromkeys(line.partition("#")[0].strip() for line in listed)
             return [name for name in names if name and _SHORT_NAME in _class(content, name)]
     except (OSError, KeyError, zipfile.BadZipFile):
-        return []  # no jar, or one without data sources; the check of the jars names it
+        return []  # no jar, or one without data sources. The check of the jars names it
 
 
 def _class(content: zipfile.ZipFile, name: str) -> bytes:
@@ -75,7 +75,7 @@ def _of_spark(home: Path | None) -> Iterable[Path]:
 
 
 def _local(listed: str) -> Iterator[Path]:
-    """Yield the files of `spark.jars` on this machine; a pattern that matches nothing is itself."""
+    """Yield the files of `spark.jars` on this machine. A pattern that matches nothing is itself."""
     for each in filter(None, map(str.strip, listed.split(","))):
         url = urlsplit(each)
         if url.scheme in ("", "file", "local"):

@@ -1,4 +1,4 @@
-"""The doctor's check of delegation tokens; it asks no broker."""
+"""The doctor's check of delegation tokens. It asks no broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_tokens(
     look_up: SparkLookup,
     source: KafkaLookup | None,
 ) -> Iterator[Line]:
-    """Check that Spark can use the tokens of a pipeline's connections; nothing without tokens.
+    """Check that Spark can use the tokens of a pipeline's connections. Nothing without tokens.
 
     The cluster of an egress's lake counts, too: its token must match no address of the target.
     """

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class Backlog:
     """The unsent `files` of a path, or the `unsent` offsets of a lake; `left_out` is excluded.
 
-    `taken` are the files that the next run sends; Parquet without declared ones has `columns`;
+    `taken` are the files that the next run sends. Parquet without declared ones has `columns`;
     `young` files are newer than `settle` allows: all of them have settled in `settles_in` seconds.
     """
 
@@ -169,7 +169,7 @@ def _exclusion(
     judge: str,
     resent_by: Collection[str] | None,
 ) -> str | None:
-    """Return why a file is not sent; None if it is. `resent_by` are the plans of a `--resend`."""
+    """Return why a file is not sent. None if it is. `resent_by` are the plans of a `--resend`."""
     refused = fold.refused.get(file.name)
     counts = refused and (resent_by is None or refused.plan_id in resent_by)
     if refused and counts and refused.stands(file.etag, judge):

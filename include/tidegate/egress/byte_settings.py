@@ -64,7 +64,7 @@ def changed(settings: Mapping[str, Any], spec: EgressSpec) -> list[str]:
 
 
 def judged_by(settings: Mapping[str, Any], spec: EgressSpec) -> str:
-    """Return a digest of all settings that a file may be refused by, but for the target's own;
+    """Return a digest of all settings that a file may be refused by, but for the target's own.
     `settings` are a plan's.
     """
     form = {

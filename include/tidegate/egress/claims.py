@@ -26,7 +26,7 @@ def claim(
     target: TargetSurvey,
     attempt: str,
 ) -> Claim | None:
-    """Append the claim of a new attempt; return it with the target's ends at the first claim.
+    """Append the claim of a new attempt. Return it with the target's ends at the first claim.
 
     None if another run has just sent and committed this plan.
     """
@@ -95,7 +95,7 @@ def release_unsent(
     refused: Sequence[LeftOutFile] = (),
     judge: str | None = None,
 ) -> None:
-    """Release a claim for which it is proven that nothing was sent; `refused` cannot be sent."""
+    """Release a claim for which it is proven that nothing was sent. `refused` cannot be sent."""
     release = Release(
         plan_id=claim.plan_id,
         attempt=claim.attempt,

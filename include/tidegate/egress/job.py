@@ -50,7 +50,7 @@ def estimate(plan: Plan) -> int:
 def has_begun(opened: OpenRun[EgressRun], plan: Plan) -> bool:
     """Return whether an earlier attempt of a plan may have sent anything.
 
-    An attempt leaves SENDING in the lake before its first record; when it is sealed, its manifest
+    An attempt leaves SENDING in the lake before its first record. When it is sealed, its manifest
     says so in place of that.
     """
     earlier = earlier_attempts(opened.ledger.fold, plan.id)

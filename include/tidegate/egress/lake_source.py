@@ -43,7 +43,7 @@ def open_lake(name: str, stores: Stores, pipelines: Pipelines) -> SourceLake:
 
 
 def open_lake_of(plan: Plan, stores: Stores, pipelines: Pipelines) -> SourceLake:
-    """Open the lake that a plan names; the pipeline may name another one today.
+    """Open the lake that a plan names. The pipeline may name another one today.
 
     SourceChanged if it does not hold all of the plan's window.
     """
@@ -74,7 +74,7 @@ def files_and_counts(
     lake: SourceLake, plan: Plan
 ) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
     """Return topic and Spark path of each file of a plan's window, and the window's rows by
-    `<topic id>/<partition>`; LakeDamaged if a file does not have its committed size.
+    `<topic id>/<partition>`. LakeDamaged if a file does not have its committed size.
     """
     window = window_of(plan)
     spans: dict[str, dict[int, tuple[int, int]]] = {r.topic: {} for r in window}
@@ -91,7 +91,7 @@ def files_and_counts(
 
 def largest_record(lake: SourceLake, plan: Plan) -> int | None:
     """Return the bytes of the largest record of the commits that hold a plan's window, by their
-    manifests; None without rows.
+    manifests. None without rows.
     """
     over = lake.fold.commits_over(window_of(plan), plan.topics)
     entries = [lake.fold.live[n] for n in over]
@@ -146,7 +146,7 @@ class Unsent:
 
 
 def read_unsent(spec: EgressSpec, source: SourceLake, fold: Fold, *, in_order: bool) -> Unsent:
-    """Return the unsent offsets of a lake; `fold` is that of the egress pipeline.
+    """Return the unsent offsets of a lake. `fold` is that of the egress pipeline.
 
     A partition is sent up to its first unseen offset, which later runs may still ingest and send in
     order. With `in_order`, late ranges are not among `ranges`.
@@ -215,7 +215,7 @@ def _not_sent(fold: Fold, key: tuple[str, int], covered: Intervals) -> Intervals
 def _unsent_of(
     lake: Fold, fold: Fold, topic: str, topic_id: str, *, in_order: bool
 ) -> tuple[list[OffsetRange], list[OffsetRange], int]:
-    """Return a topic's ranges to send now, at most one per partition; its late ranges; and the
+    """Return a topic's ranges to send now, at most one per partition. Its late ranges; and the
     number of offsets above an unseen one.
     """
     ranges: list[OffsetRange] = []

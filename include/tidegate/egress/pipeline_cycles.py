@@ -125,7 +125,7 @@ def _reads(lake: IngestSpec, topic: _Topic, fold: Fold | None) -> bool:
 
 
 def _read_fold(pipeline: Spec, stores: Stores) -> Fold | None:
-    """Return the state of a pipeline's ledger; None if it is unreadable, which must not stop other
+    """Return the state of a pipeline's ledger. None if it is unreadable, which must not stop other
     pipelines.
     """
     try:

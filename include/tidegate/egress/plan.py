@@ -43,7 +43,7 @@ def plan(opened: OpenRun[EgressRun], *, replan: bool = False) -> Planned:
     The oldest open claim is resumed first, whichever run made it; SenderAlive while its sender is
     not proven dead. A new generation is made if the claim was released or files have changed.
     CursorAhead if a Variable is ahead of the ledger. A replay has one plan and resumes no other
-    claim; another request under its id is planned only if the first one was refused before anything
+    claim. Another request under its id is planned only if the first one was refused before anything
     was sent.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
@@ -92,7 +92,7 @@ def _warn_of_other_settings(opened: OpenRun[EgressRun], plan: Plan) -> None:
 
 
 def living_plan(opened: OpenRun[EgressRun]) -> Frozen | None:
-    """Return the run's plan if it can be carried out; None if a new plan must be made.
+    """Return the run's plan if it can be carried out. None if a new plan must be made.
 
     ReplayRefused if a replay's id belongs to another request.
     """
@@ -121,7 +121,7 @@ def preview(opened: OpenRun[EgressRun]) -> tuple[Plan, Backlog]:
 
 
 def survey(run: EgressRun, *, make: bool = True) -> TargetSurvey:
-    """Survey the target's topics; `make` creates missing ones if the pipeline says so."""
+    """Survey the target's topics. `make` creates missing ones if the pipeline says so."""
     target = run.spec.target
     return run.kafka.survey_target(target.names, create_with=target.partitions, make=make)
 
@@ -207,7 +207,7 @@ def refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
 
 
 def _takes_all(run: EgressRun, plan: Plan, backlog: Backlog) -> bool:
-    """Say whether a plan leaves nothing of the source to later runs and excludes nothing; never
+    """Say whether a plan leaves nothing of the source to later runs and excludes nothing. Never
     for a replay.
     """
     if run.asked:
@@ -264,5 +264,5 @@ def _is_claimable(fold: Fold, plan: Plan, stores: Stores) -> bool:
 
 
 def root_of(plan: Plan) -> Root:
-    """Return the root of a plan's files; the pipeline's path may be another one today."""
+    """Return the root of a plan's files. The pipeline's path may be another one today."""
     return Root.of(plan.byte_settings["source"]["path"])

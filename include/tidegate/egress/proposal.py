@@ -46,7 +46,7 @@ def proposed_columns(
 
 
 def columns_below(path: str, file_format: FileFormat, stores: Stores) -> str | None:
-    """Return the DDL for a `source.path`; None if no file can be read there."""
+    """Return the DDL for a `source.path`. None if no file can be read there."""
 
     def lines() -> Iterator[bytes]:
         source = stores.source(Root.of(path))

@@ -71,8 +71,8 @@ class Published:
 def publish(opened: OpenRun[EgressRun]) -> Published:
     """Commit the sealed attempt of the run's plan. Needs no broker; idempotent.
 
-    Raises NotSealed if there is none, AttemptAbandoned if its claim was released, PlanDead if
-    others have sent a part of the plan.
+    Raises NotSealed if no attempt is sealed, AttemptAbandoned if its claim was released, and
+    PlanDead if others have sent a part of the plan.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     frozen = opened.frozen_plan()

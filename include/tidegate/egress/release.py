@@ -28,9 +28,9 @@ def release(
     engine: Engine,
     run: str,
 ) -> dict[str, Any]:
-    """End an open claim; without `plan_id` the only open one (contract: `release --json`).
+    """End an open claim. Without `plan_id` the only open one (contract: `release --json`).
 
-    With `resend`, a later run sends its files as if they had never been sent; `declare sent` counts
+    With `resend`, a later run sends its files as if they had never been sent. `declare sent` counts
     them as sent. Raises NotClaimed if there is no such claim, more than one without `plan_id`, or
     if an attempt is sealed and would be sent again. Raises SenderAlive if its sender runs on this
     machine, or is seen to run elsewhere.

@@ -68,7 +68,7 @@ def request(
 
 
 def check_request(run: EgressRun, asked: Replay | FileReplay, fold: Fold, plan: Plan) -> None:
-    """Raise ReplayRefused if the replay's id belongs to another request; log if it is done."""
+    """Raise ReplayRefused if the replay's id belongs to another request. Log if it is done."""
     refuse_another(run, asked, plan)
     state = delivered(fold, plan.id)
     if state.is_done:
@@ -93,7 +93,7 @@ def requested_backlog(
 ) -> Backlog:
     """Return the files of a replay, or the ranges of its window; WindowRefused with all complaints.
 
-    With `record`, the boundaries of its times are frozen in the lake; else nothing is written.
+    With `record`, the boundaries of its times are frozen in the lake. Else nothing is written.
     """
     if isinstance(asked, FileReplay):
         return _sent_files(opened, asked)

@@ -65,9 +65,9 @@ class _FilesRefused(Exception):
 
 
 def send(opened: OpenRun[EgressRun]) -> Delivery | None:
-    """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
+    """Send and read back the run's plan. Rows that an earlier attempt has sent are not sent again.
 
-    Returns its manifest; None if the plan was committed before, or has no work. Makes a plan if the
+    Returns its manifest. None if the plan was committed before, or has no work. Makes a plan if the
     run has no living one, and one more of its files that can be sent. Raises RowsRefused or
     SourceChanged before anything is sent, SendFailed or BrokerUnreachable if a retry must send the
     missing rows.
@@ -161,7 +161,7 @@ def _sent_files(
 
 
 def _contents(plan: Plan, stores: Stores) -> dict[str, str | None]:
-    """Return the SHA-256 of each file on a disk; files that changed meanwhile are refused next."""
+    """Return the SHA-256 of each file on a disk. Files that changed meanwhile are refused next."""
     if not plan.files:
         return {}
     source, contents = stores.source(root_of(plan)), dict[str, str | None]()
@@ -175,7 +175,7 @@ def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) 
     """Release a first claim, and raise, if the plan must not be sent any more.
 
     Checked after the claim, which other processes see: SourceChanged for files that were replaced
-    since the plan was compared with them; ReplayRefused if another request was planned under a
+    since the plan was compared with them. ReplayRefused if another request was planned under a
     replay's id, or an earlier one is sent after all. Of two requests at least one sees the other.
     """
     ledger = opened.ledger
@@ -224,7 +224,7 @@ def _run_application(
     claim: Claim,
     target: TargetSurvey,
 ) -> dict[str, Any]:
-    """Run the application to its end; return its result.
+    """Run the application to its end. Return its result.
 
     Without one the claim is released if nothing was sent, and the cause is raised.
     """
@@ -271,7 +271,7 @@ def _fail(
     failure: TidegateError | None,
     refused: Mapping[str, Any] | None,
 ) -> NoReturn:
-    """Release the claim if nothing was sent; raise why an application ended without a result.
+    """Release the claim if nothing was sent. Raise why an application ended without a result.
 
     `refused` is its answer REFUSED. Rows that were refused win over `failure`.
     """
@@ -306,7 +306,7 @@ def _fail(
 
 
 def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError | None) -> None:
-    """Wait until the driver of this attempt has ended on its node; SendFailed if that is not
+    """Wait until the driver of this attempt has ended on its node. SendFailed if that is not
     proven, and the claim stands: it may be sending.
     """
     own, engine = Attempt(claim.plan_id, 0, claim.attempt), opened.run.engine
@@ -329,7 +329,7 @@ def _refuse_changed_files(plan: Plan, stores: Stores) -> None:
 
 
 def check_same_target(run: EgressRun, plan: Plan) -> TargetSurvey:
-    """Survey the target again; IdentityChanged if it is not the one that was planned."""
+    """Survey the target again. IdentityChanged if it is not the one that was planned."""
     now = survey(run, make=False)
     planned = {topic: each.topic_id for topic, each in (plan.target or {}).items()}
     found = {topic: state.topic_id for topic, state in now.topics.items()}

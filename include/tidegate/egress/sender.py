@@ -53,10 +53,10 @@ def sender_identity(
 def is_dead(
     sender: Mapping[str, Any], attempt: str, task_ended: TaskEnded, *, patience: float = _PATIENCE
 ) -> bool:
-    """Say whether a sender and its Spark driver are proven dead; False means not proven.
+    """Say whether a sender and its Spark driver are proven dead. False means not proven.
 
     In the sender's pid namespace the proof is that neither its process nor any that names the
-    attempt is running; a driver whose parent has just died has `patience` seconds to end. From
+    attempt is running. A driver whose parent has just died has `patience` seconds to end. From
     anywhere else, another container or another boot included, Airflow's state of the task decides:
     that of the task's own deployment. A sender without a task is not proven dead there.
     One with an application is never proven dead by this: `takeover` can.
@@ -74,7 +74,7 @@ def is_dead(
 
 
 def has_ended(sender: Mapping[str, Any], attempt: str, task_ended: TaskEnded) -> bool:
-    """Say whether the process of a sender is proven to have ended; its driver is not looked for.
+    """Say whether the process of a sender is proven to have ended. Its driver is not looked for.
 
     So has this process with an attempt that it has given up.
     """
@@ -85,12 +85,12 @@ def has_ended(sender: Mapping[str, Any], attempt: str, task_ended: TaskEnded) ->
 
 
 def is_dead_here(sender: Mapping[str, Any], attempt: str) -> bool:
-    """Say whether a sender is proven dead now by its processes; Airflow is not asked."""
+    """Say whether a sender is proven dead now by its processes. Airflow is not asked."""
     return is_dead(sender, attempt, lambda _: False, patience=0)
 
 
 def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
-    """Say whether a sender or its Spark driver is seen running here; False means not seen.
+    """Say whether a sender or its Spark driver is seen running here. False means not seen.
 
     Of a driver on YARN only the submitter is looked for.
     """
@@ -101,7 +101,7 @@ def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
 
 
 def _visible_state(sender: Mapping[str, Any], attempt: str) -> bool | None:
-    """Say whether a sender's process runs, if it is this one with the attempt; None if that cannot
+    """Say whether a sender's process runs, if it is this one with the attempt. None if that cannot
     be seen from here.
     """
     here = _pid_namespace()
@@ -111,7 +111,7 @@ def _visible_state(sender: Mapping[str, Any], attempt: str) -> bool | None:
 
 
 def _is_running(sender: Mapping[str, Any]) -> bool | None:
-    """Say whether a sender's process runs; None if its pid exists and may not be inspected."""
+    """Say whether a sender's process runs. None if its pid exists and may not be inspected."""
     try:
         return bool(start_time(sender["pid"]) == sender["started"])
     except PermissionError:
@@ -119,7 +119,7 @@ def _is_running(sender: Mapping[str, Any]) -> bool | None:
 
 
 def sees_all_processes() -> bool:
-    """Say whether /proc shows the processes of other users; `hidepid` may hide them.
+    """Say whether /proc shows the processes of other users. `hidepid` may hide them.
 
     A readable process 1 of another user is proof. One of the same user is not: in a container it
     may be the only visible process.
@@ -138,7 +138,7 @@ def sees_all_processes() -> bool:
 
 
 def _pid_namespace() -> dict[str, str]:
-    """Return machine, boot and pid namespace; equal values mean that processes see each other."""
+    """Return machine, boot and pid namespace. Equal values mean that processes see each other."""
     machine = Path("/etc/machine-id")
     return {
         "machine": machine.read_text().strip() if machine.is_file() else "",
@@ -148,7 +148,7 @@ def _pid_namespace() -> dict[str, str]:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if it does not run.
+    """Return when a process started, in clock ticks since boot. None if it does not run.
 
     Raises PermissionError where /proc lists it and shows nothing else of it.
     """

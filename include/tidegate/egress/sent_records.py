@@ -31,7 +31,7 @@ def records_of(
 
 
 def own_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """Return the headers before the last one of provenance; an agent in the producer may append
+    """Return the headers before the last one of provenance. An agent in the producer may append
     more after it.
     """
     own = list(headers)

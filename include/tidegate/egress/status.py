@@ -93,7 +93,7 @@ def source_backlog(
 
 
 def _quarantine(store: Store, fold: Fold) -> dict[str, Any] | None:
-    """Return how many rows of live commits are in quarantine, and where; None if there are none."""
+    """Return how many rows of live commits are in quarantine, and where. None if there are none."""
     kept = {each.path.removeprefix(layout.QUARANTINE).split("/")[0]
             for each in store.objects(layout.QUARANTINE)}  # fmt: skip
     commits = [commit for commit in fold.live.values() if commit.plan_id in kept]
@@ -102,7 +102,7 @@ def _quarantine(store: Store, fold: Fold) -> dict[str, Any] | None:
 
 
 def _bad_rows(store: Store, commit: Commit) -> int:
-    """Return how many rows of a commit are in quarantine; 0 if its manifest is missing."""
+    """Return how many rows of a commit are in quarantine. 0 if its manifest is missing."""
 
     def count(form: Mapping[str, Any]) -> int:
         return sum(each["bad"] for each in form["files"])
@@ -111,7 +111,7 @@ def _bad_rows(store: Store, commit: Commit) -> int:
 
 
 def _claim_to_json(store: Store, claim: Claim) -> dict[str, Any]:
-    """Return a claim; `sender_dead` is true only if this machine proves it."""
+    """Return a claim. `sender_dead` is true only if this machine proves it."""
     replay = plans.load(store, claim.plan_id).replay or {}
     return {
         "plan_id": claim.plan_id,

@@ -43,13 +43,13 @@ class _Target:
     look: Callable[[], Survey]
 
     def has_changed(self) -> bool:
-        """Ask again; return whether records have expired meanwhile, or a topic was recreated."""
+        """Ask again. Return whether records have expired meanwhile, or a topic was recreated."""
         before = self._starts()
         self.seen = self.look()
         return self._starts() != before
 
     def retained(self, receipt: Receipt) -> OffsetRange:
-        """Return what the target still has of a receipt's range; nothing if it was recreated."""
+        """Return what the target still has of a receipt's range. Nothing if it was recreated."""
         start = receipt.after
         if self.seen.topic_ids.get(receipt.topic) == receipt.topic_id:
             marks = self.seen.watermarks[receipt.topic].get(receipt.partition)
@@ -72,7 +72,7 @@ def verify(spec: EgressSpec, store: Store, kafka: Kafka | None, say: Say) -> dic
     findings = Findings()
     names: dict[int, Sequence[str]] = {}
     fold, _ = audit.read_ledger(store, spec.name, findings.add)
-    # Rows were sent to these topics; the pipeline may name others today.
+    # Rows were sent to these topics. The pipeline may name others today.
     topics = sorted({r.topic for commit in fold.live.values() for r in commit.receipts})
     with _opened(kafka, topics) if kafka else nullcontext() as target:
         for n, commit in fold.live.items():
@@ -122,7 +122,7 @@ def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> Files
 
 
 def _names(store: Store, n: int, commit: Commit, findings: Findings) -> Sequence[str] | None:
-    """Return what the indexes of a commit's records stand for; None if its plan is damaged."""
+    """Return what the indexes of a commit's records stand for. None if its plan is damaged."""
     try:
         plan = plans.load(store, commit.plan_id)
     except LakeDamaged as error:
@@ -157,7 +157,7 @@ def _compare(
     first_digests: defaultdict[str, dict[int, int]] = defaultdict(dict)  # file → row → digest
     changed: Counter[str] = Counter()
     gone = 0
-    # A row counts in the partition of its first record; all further records are duplicates.
+    # A row counts in the partition of its first record. All further records are duplicates.
     for receipt in sorted(commit.receipts):
         once = extra = 0
         r = retained[receipt]
@@ -216,13 +216,13 @@ def _count_later(
     names: Mapping[int, Sequence[str]],
     findings: Findings,
 ) -> None:
-    """Find records of committed plans after their receipts' ends; `names` are of their indexes.
+    """Find records of committed plans after their receipts' ends. `names` are of their indexes.
 
     All rows of a plan were in the target at the read-back, so its later records are duplicates,
     from a sender that was wrongly taken for dead.
     """
     for topic, partitions in target.seen.watermarks.items():
-        # By plan: its commit, and its end in each partition; added partitions began at 0.
+        # By plan: its commit, and its end in each partition. Added partitions began at 0.
         ends: dict[str, tuple[int, dict[int, int]]] = {}
         identity = topic, target.seen.topic_ids.get(topic)
         for n, commit in commits.items():

@@ -103,7 +103,7 @@ def _draft_ranges(
 def draft_dates(
     run: Run, interval: DataInterval, store: Store, fold: Fold, seen: Survey, live: Draft
 ) -> Draft:
-    """Draft the records of an interval below the cursors; the rest is left to the live lane.
+    """Draft the records of an interval below the cursors. The rest is left to the live lane.
 
     What expired right below the interval, and may belong to it, goes by the policy `on_expired`.
     `live` is what a live run would draft now: its origins and its excluded topics apply here, too.
@@ -173,7 +173,7 @@ def checked_topic(
     seen: Survey,
     complaints: list[str],
 ) -> tuple[str, Mapping[int, Watermarks]]:
-    """Return id and watermarks of a requested topic; `requested` are its partitions, None: all.
+    """Return id and watermarks of a requested topic. `requested` are its partitions, None: all.
 
     Raises WindowRefused if it does not exist or was recreated, BrokerError if a partition has no
     leader.

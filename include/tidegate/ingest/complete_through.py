@@ -66,7 +66,7 @@ def is_complete_through(
 ) -> bool:
     """Return whether a topic is complete through a time, and its files are in `data/`.
 
-    The ledger answers if a plan that was surveyed at that time or later is complete; the broker is
+    The ledger answers if a plan that was surveyed at that time or later is complete. The broker is
     asked only if not, by a live run of `run_of`: of a topic in which nothing is new, no plan is
     committed. Writes nothing.
     Raises ConfigurationError for a topic that is not the pipeline's, or a time without a zone.
@@ -97,7 +97,7 @@ def _is_placed(spec: IngestSpec, topic: str, store: Store, fold: Fold) -> bool:
 
 
 def _by_ledger(spec: IngestSpec, topic: str, until: datetime, store: Store, fold: Fold) -> bool:
-    """Return whether a committed plan says so; read back to the first that is too old."""
+    """Return whether a committed plan says so. Read back to the first that is too old."""
     seen = set()
     for n in sorted(fold.live, reverse=True):
         commit = fold.live[n]

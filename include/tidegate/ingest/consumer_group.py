@@ -27,7 +27,7 @@ def show(spec: IngestSpec, kafka: Kafka, offsets: Offsets) -> None:
 
 
 def reconcile(spec: IngestSpec, kafka: Kafka, fold: Fold) -> dict[str, Any]:
-    """Commit the cursors if the group differs; return each partition that did.
+    """Commit the cursors if the group differs. Return each partition that did.
 
     `error` is the reason if the broker or the group refused.
     """

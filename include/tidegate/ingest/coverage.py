@@ -23,7 +23,7 @@ IntervalsOf = Mapping[str, Mapping[int, tuple[CoverageInterval, ...]]]
 def coverage(spec: IngestSpec, store: Store, kafka: Kafka) -> dict[str, Any]:
     """Return every partition's intervals (contract: `coverage --json`).
 
-    From `expires_at` on, the first unseen record may be deleted; null if that is unknown.
+    From `expires_at` on, the first unseen record may be deleted. Null if that is unknown.
     """
     state = read_state(spec, store, kafka)
     found = intervals(state)

@@ -1,4 +1,4 @@
-"""The number of records per file, so that files have the size that is asked for; the largest rows
+"""The number of records per file, so that files have the size that is asked for. The largest rows
 decide.
 """
 
@@ -31,7 +31,7 @@ class Density(NamedTuple):
 
 
 def density(store: Store, fold: Fold) -> Density | None:
-    """Return rows and bytes of the newest commit; None if there is none."""
+    """Return rows and bytes of the newest commit, or None before the first."""
     files = _newest_files(store, fold)
     return _density(files) if files else None
 
@@ -86,7 +86,7 @@ def _newest_files(store: Store, fold: Fold) -> list[LakeFile]:
     try:
         return list(attempts.committed(store, fold.live[max(fold.live)]).files)
     except LakeDamaged:
-        return []  # only the estimate is affected; `verify` reports the damage
+        return []  # only the estimate is affected. `verify` reports the damage
 
 
 def _density(files: list[LakeFile]) -> Density:

@@ -38,7 +38,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
 
     First it restores the Variables, places the files of unfinished commits, seals finished attempts
     of crashed processes, and commits sealed chunks that other runs left unpublished. An attempt
-    that cannot be sealed now is kept; BrokerError if a gap would be recorded over it. `replan`
+    that cannot be sealed now is kept. BrokerError if a gap would be recorded over it. `replan`
     makes the next generation even if the current plan is valid.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
@@ -75,7 +75,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
         ledger.refresh()
         try:
             committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
-        except ConfigurationError as error:  # its decoding; it is kept
+        except ConfigurationError as error:  # its decoding. It is kept
             logger.warning("%s", error)
         if current.plan.replay is not None:
             raise ReplayRefused(
@@ -128,7 +128,7 @@ def _warn_of_other_settings(run: Run, plan: Plan) -> None:
 class Living(NamedTuple):
     """A plan that can still be carried out, and its chunks that must be staged.
 
-    `seen` is the survey by which the plan was checked; None if nothing must be staged.
+    `seen` is the survey by which the plan was checked. None if nothing must be staged.
     """
 
     kept: Kept
@@ -137,7 +137,7 @@ class Living(NamedTuple):
 
 
 def living_plan(opened: OpenRun[Run]) -> Living | None:
-    """Return the run's latest plan; None if it has none or it can no longer be carried out.
+    """Return the run's latest plan. None if it has none or it can no longer be carried out.
 
     Finished attempts of the plan are sealed first, so that their records are not read again.
     """
@@ -166,7 +166,7 @@ def chunks_to_stage(
 ) -> list[int]:
     """Return the chunks that are neither sealed, committed nor covered: they must be staged.
 
-    `staged` are the plan's staged files, if they were just listed; `known` as in
+    `staged` are the plan's staged files, if they were just listed. `known` as in
     `attempts.sealed`.
     """
     sealed = attempts.sealed(store, plan, fold, staged, known) if plan.chunks else ()
@@ -198,7 +198,7 @@ def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) ->
 
 
 def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
-    """Return why chunks can no longer be read as planned; None if they can.
+    """Return why chunks can no longer be read as planned. None if they can.
 
     Raises BrokerError for a replay while a partition has no leader.
     """
@@ -242,7 +242,7 @@ def _recorded_draft(
     *,
     replanning: bool,
 ) -> tuple[Survey, Draft]:
-    """Survey, draft, and record boundaries, origins and gaps; again if another run recorded first.
+    """Survey, draft, and record boundaries, origins and gaps. Again if another run recorded first.
 
     Its origin may be above the ends of the earlier survey.
     """

@@ -73,7 +73,7 @@ class Published:
 def publish(opened: OpenRun[Run]) -> Published:
     """Commit and finalise every sealed chunk of the run's plan. Needs no broker; idempotent.
 
-    Chunks that were never sealed are `missing`, and `verdict` fails for them; NotSealed if there
+    Chunks that were never sealed are `missing`, and `verdict` fails for them. NotSealed if there
     are no others. PlanDead if others have committed a part of a chunk.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger

@@ -79,7 +79,7 @@ def details(
 ) -> dict[str, Any]:
     """Return what the full report adds: files, proofs, gaps, and the positions of partitions.
 
-    Lag, expiry and settings are those of now; null without an answer of the broker.
+    Lag, expiry and settings are those of now. Null without an answer of the broker.
     """
     run, fold = opened.run, opened.ledger.fold
     topics, problem = _positions(run, fold)

@@ -37,7 +37,7 @@ from tidegate.lake.ledger import Appended
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import OpenRun, Run
 
-MOST_PROBES = 200  # holes per chunk; the manifest also has their total number
+MOST_PROBES = 200  # holes per chunk. The manifest also has their total number
 _WRONG = (AttemptWrong, RowsMissing, IdentityChanged)
 """The errors that prove an attempt wrong; after any other it may still be right."""
 
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 class Outcomes:
     """What became of attempts: the chunks that are sealed, and the errors of the other attempts.
 
-    One that is `wrong` was abandoned and deleted; one that is `unknown` is kept, to be tried again.
+    One that is `wrong` was abandoned and deleted. One that is `unknown` is kept, to be tried again.
     """
 
     sealed: list[int] = field(default_factory=list)
@@ -71,9 +71,9 @@ def seal(
     """Check the attempts that Spark has finished, and create the manifests of those that are right.
 
     No other function does: neither for a chunk that was just finished, nor after a crash. `epochs`
-    are leader epochs from before Spark read. What becomes of each is added to `outcomes`; one
+    are leader epochs from before Spark read. What becomes of each is added to `outcomes`. One
     attempt never prevents the manifest of another. On another cluster an attempt is unknown, since
-    the connection may name it by mistake; if it was `just_read`, it is wrong: Spark may have read
+    the connection may name it by mistake. If it was `just_read`, it is wrong: Spark may have read
     there. Raises OtherFormat if a newer release has staged.
     """
     finished = {}

@@ -39,7 +39,7 @@ from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate.spark.job_files import terminal_if_refused
 
 LOOKS_FOR_CHUNKS_APART = 1.0  # seconds
-# How an application may end; the chunks that it has finished are sealed nevertheless.
+# How an application may end. The chunks that it has finished are sealed nevertheless.
 _OF_SPARK = (
     StageFailed, OutOfMemory, BrokerUnreachable, ConfigurationError, NotAuthenticated, NotAuthorised
 )  # fmt: skip
@@ -49,19 +49,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Staged:
-    """The chunks that this call has sealed; all others were sealed or covered before."""
+    """The chunks that this call has sealed. All others were sealed or covered before."""
 
     plan: Plan
     chunks: tuple[int, ...]
 
 
 def stage(opened: OpenRun[Run]) -> Staged:
-    """Stage and seal every open chunk of the run's living plan; make a plan if it has none.
+    """Stage and seal every open chunk of the run's living plan. Make a plan if it has none.
 
     Each chunk is sealed when Spark has finished it, while Spark reads the next: a retry stages only
     the rest. A finished chunk that cannot be proven because the broker does not answer is kept, and
     sealed by the retry. Raises StageFailed, AttemptWrong, RowsMissing, IdentityChanged, or a
-    broker's error; the chunks concerned are not committed.
+    broker's error. The chunks concerned are not committed.
     """
     living = living_plan(opened)
     if living is None:

@@ -24,7 +24,7 @@ def start_offsets(
     """Return where `start` begins the partitions that are new to the ledger, by topic.
 
     Of a topic that the ledger knows, these are only partitions that `assign` names. `seen` has the
-    partitions that the pipeline reads; what users should know is added to `notices`. Raises
+    partitions that the pipeline reads. What users should know is added to `notices`. Raises
     ConfigurationError, with all partitions of which `start` says nothing, or nothing possible.
     """
     new = {topic: marks for topic in run.topics if (marks := _new(run.spec, fold, seen, topic))}

@@ -38,7 +38,7 @@ def files(spec: IngestSpec, store: Store) -> list[CommittedFile]:
 class PipelineState:
     """The ledger of a pipeline, and the broker's watermarks of the partitions that it reads.
 
-    `topics` are those of the pipeline now; `problem` says why watermarks are missing. `excluded`
+    `topics` are those of the pipeline now. `problem` says why watermarks are missing. `excluded`
     is what a live run would exclude now. `unreachable`: no pipeline of this connection can reach
     the broker.
     """
@@ -86,7 +86,7 @@ def read_state(
 
 
 class Position(NamedTuple):
-    """The offsets of a partition; None where the ledger, or the broker, has none.
+    """The offsets of a partition. None where the ledger, or the broker, has none.
 
     A partition that is no longer assigned has none of the broker's.
     `lag` counts up to the high watermark, including records of open transactions.
@@ -108,7 +108,7 @@ def positions(
 ) -> dict[int, Position]:
     """Return the position of each partition of a topic that the ledger or the broker knows.
 
-    `assigned` are the only ones to return; None: all.
+    `assigned` are the only ones to return. None: all.
     """
     origins = fold.origins.get(topic_id or "", {})
     by_partition = {}

@@ -1,7 +1,7 @@
 """Truncated logs: the broker lost records that were read, detected by leader epochs.
 
 A manifest contains the leader epochs at which its rows were proven. A later leader that did not
-have all of these records, as after an unclean election, began its epoch below them; a leader that
+have all of these records, as after an unclean election, began its epoch below them. A leader that
 had them began its epoch at or above them.
 """
 
@@ -73,7 +73,7 @@ def since(
 
 
 def _cut(kafka: Kafka, seen: Survey, epochs: Partitions) -> dict[tuple[str, int], int]:
-    """Return the end offsets of epochs that have ended; within an epoch, a log only grows."""
+    """Return the end offsets of epochs that have ended. Within an epoch, a log only grows."""
     ended = {
         (topic, p): epoch
         for (topic, p), epoch in epochs.items()

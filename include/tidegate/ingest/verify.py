@@ -37,7 +37,7 @@ _MOST_OPEN = 200  # files
 
 
 def verify(spec: IngestSpec, store: Store, kafka: Kafka | None, say: Say) -> dict[str, Any]:
-    """Check that ledger, plans, manifests, footers and pages agree; return the findings.
+    """Check that ledger, plans, manifests, footers and pages agree. Return the findings.
 
     Reading the ledger checks its chain of digests, reading the pages their checksums. Every commit
     is compared with its plan and its manifest, every checkpoint with the entries; with `kafka`,
@@ -104,7 +104,7 @@ class _Now:
             self.seen = self._kafka.survey(topics, self.spec.isolation)
 
     def has_changed(self) -> bool:
-        """Ask again; return whether something is otherwise that may explain a difference."""
+        """Ask again. Return whether something is otherwise that may explain a difference."""
         before = self._state()
         self.fold = Ledger(self.store, self.spec.name).fold
         self._look()
@@ -124,7 +124,7 @@ def _check_commit(
     manifest: Manifest,
     plan_of: audit.PlanOf,
 ) -> Findings:
-    """Check the files of a commit, and compare its rows; nothing if it was replaced meanwhile."""
+    """Check the files of a commit, and compare its rows. Nothing if it was replaced meanwhile."""
     findings = Findings()
     if n not in now.fold.live:
         return findings
@@ -165,7 +165,7 @@ def _check_ranges(fold: Fold, findings: Findings) -> None:
 def _check_files(
     now: _Now, n: int, commit: Commit, files: list[LakeFile], findings: Findings
 ) -> list[LakeFile]:
-    """Check the files of a commit, and its accounts; return the files that cannot be read."""
+    """Check the files of a commit, and its accounts. Return the files that cannot be read."""
     store, damaged = now.store, []
     rows: dict[tuple[str, int], int] = {}
     ranges = {(r.topic, r.partition): r for _, r in commit.ranges}
@@ -218,7 +218,7 @@ def _whole_accounts(fold: Fold, n: int, commit: Commit) -> dict[tuple[str, int],
 
 
 def _read_pages(store: Store, path: str) -> None:
-    """Read all pages of a file; OSError if one does not match its checksum."""
+    """Read all pages of a file. OSError if one does not match its checksum."""
     with (
         store.open(path) as opened,
         pq.ParquetFile(opened, page_checksum_verification=True) as parquet,
@@ -283,7 +283,7 @@ def _differences(
     findings: Findings,
     lost: Intervals = NOTHING,
 ) -> Iterator[tuple[int, str]]:
-    """Yield the offsets that are in one stream only or differ; both are in offset order.
+    """Yield the offsets that are in one stream only or differ. Both are in offset order.
 
     The rows of `lost` may be in a damaged file: only those that are in a whole one are compared.
     """
@@ -381,7 +381,7 @@ def _together(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[p
 
 @lru_cache(maxsize=4)
 def _sorted(store: Store, file: LakeFile) -> list[pyarrow.RecordBatch]:
-    """Return the rows of a file by partition and offset; it is asked for once per partition."""
+    """Return the rows of a file by partition and offset. It is asked for once per partition."""
     table = pyarrow.Table.from_batches(_batches(store, file, _BATCH))
     if not file.ascending:
         table = table.sort_by([("partition", "ascending"), ("offset", "ascending")])

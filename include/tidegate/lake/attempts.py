@@ -70,10 +70,10 @@ Staged = Mapping[Attempt, Sequence[Listed]]
 
 @dataclass(frozen=True)
 class Manifest(StoredDocument):
-    """The record that an attempt is complete and right; a commit has its digest.
+    """The record that an attempt is complete and right. A commit has its digest.
 
     `files` are sorted by topic, partition and offset. `largest` is the size of its largest record
-    in bytes, as `tidegate.spark.records` counts them; None where it has none. `seen` is what the
+    in bytes, as `tidegate.spark.records` counts them. None where it has none. `seen` is what the
     broker said after they were read: topic ids, log starts and leader epochs. `undecodable` are
     rows that do not fit their schema, by topic and reason.
     """
@@ -144,7 +144,7 @@ class Manifest(StoredDocument):
 
 
 def read_manifest(store: Store, attempt: Attempt) -> Manifest | None:
-    """Return the manifest of an attempt; None where there is none.
+    """Return the manifest of an attempt, or None if it is not sealed.
 
     LakeDamaged if it cannot be read, or is another attempt's.
     """
@@ -159,7 +159,7 @@ def read_manifest(store: Store, attempt: Attempt) -> Manifest | None:
 
 
 def committed(store: Store, commit: Commit) -> Manifest:
-    """Return the manifest of an ingest commit; LakeDamaged if it is not the one committed."""
+    """Return the manifest of an ingest commit. LakeDamaged if it is not the one committed."""
     path = commit.manifest.path
     return json_documents.read_same(store, path, commit.manifest.sha256, Manifest.from_json)
 
@@ -241,7 +241,7 @@ def staged_files(store: Store, plan_id: str | None = None) -> dict[Attempt, list
 
 
 def delete_files(store: Store, attempt: Attempt) -> None:
-    """Delete what is in an attempt's directory; its manifest is elsewhere."""
+    """Delete what is in an attempt's directory. Its manifest is elsewhere."""
     store.delete(*(listed.path for listed in store.objects(attempt.directory)))
     store.prune(attempt.directory)
 
@@ -255,7 +255,7 @@ def _finished(fold: Fold, staged: Staged) -> Iterator[Attempt]:
 
 
 def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
-    """Return the job's own record of a finished attempt; None while it is not finished.
+    """Return the job's own record of a finished attempt. None while it is not finished.
 
     AttemptWrong for one that makes no sense: it appears as a whole, and no copy of it exists.
     """
@@ -274,7 +274,7 @@ def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
 
 
 Prober = Callable[[Sequence[OffsetRange]], Mapping[OffsetRange, str]]
-"""Probes holes: hole → "empty" or "unprovable"; raises RowsMissing for a visible record."""
+"""Probes holes: hole → "empty" or "unprovable". Raises RowsMissing for a visible record."""
 
 
 def check(

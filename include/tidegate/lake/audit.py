@@ -26,7 +26,7 @@ PlanOf = Callable[[str], Plan]
 
 
 def read_ledger(store: Store, pipeline: str, add: Add) -> tuple[Fold, dict[int, Commit]]:
-    """Read every entry; return their sum, and all commits by number, also those replaced since.
+    """Read every entry. Return their sum, and all commits by number, also those replaced since.
 
     Each entry must be one that may follow from those before it, each checkpoint their sum.
     """
@@ -67,7 +67,7 @@ def check_commit(
 ) -> Manifest | None:
     """Compare the entry of an ingest commit with its plan and its manifest, which is returned.
 
-    None if the manifest is lost or damaged; that is a finding.
+    None if the manifest is lost or damaged. That is a finding.
     """
     manifest = None
     try:

@@ -43,7 +43,7 @@ def neighbours(store: Store, topic_id: str, timestamp: int) -> Neighbours:
 
 
 def freeze(store: Store, made: Boundary) -> bool:
-    """Create a boundary; False if another one stands there already, which then counts."""
+    """Create a boundary. False if another one stands there already, which then counts."""
     data = canonical.encode({"format": FORMAT, **made.to_json()})
     path = layout.boundary(made.topic_id, made.moment)
     # By its meaning: a copy that was restored, or a later release, may have other bytes.

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def make(store: Store, pipeline: str, ledger: Ledger) -> int:
-    """Write the state of a ledger that was just read as a checkpoint; return its size in bytes."""
+    """Write the state of a ledger that was just read as a checkpoint. Return its size in bytes."""
     fold = ledger.fold
     waiting = [*placing.unplaced(store, fold), *placing.recent_replacements(store, fold)]
     size = checkpoints.write(store, pipeline, fold, waiting=waiting)

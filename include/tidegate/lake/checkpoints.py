@@ -1,6 +1,6 @@
 """Checkpoints in the lake: opening a long ledger reads one, and the entries after it.
 
-They can be made again from the ledger at any time; losing one loses nothing.
+They can be made again from the ledger at any time. Losing one loses nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int:
-    """Write the fold as a checkpoint, and remove all but the newest; return its size in bytes.
+    """Write the fold as a checkpoint, and remove all but the newest. Return its size in bytes.
 
     `waiting` are the live commits that are not all in place now, and those whose replaced files a
     late copy may still put back.
@@ -63,7 +63,7 @@ def _remove_old(store: Store) -> None:
 
 
 def latest(store: Store, pipeline: str) -> Fold | None:
-    """Return the fold of the newest checkpoint that can be read; others are skipped."""
+    """Return the fold of the newest checkpoint that can be read. Others are skipped."""
     for n in reversed(numbers(store)):
         path = layout.checkpoint(n)
         try:

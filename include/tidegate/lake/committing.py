@@ -132,7 +132,7 @@ def publish_sealed(
     not_placed: list[TidegateError] | None = None,
     known: MutableMapping[Attempt, Manifest] | None = None,
 ) -> dict[int, int]:
-    """Commit and place what is sealed of a plan; return its commits by chunk.
+    """Commit and place what is sealed of a plan. Return its commits by chunk.
 
     The caller has just read the ledger. Each commit reads it again.
 
@@ -188,7 +188,7 @@ def append_commit(
     run: str,
     staged: Sequence[Listed] | None,
 ) -> int | None:
-    """Commit a chunk; return the number of its entry, or None if others have covered it."""
+    """Commit a chunk. Return the number of its entry, or None if others have covered it."""
     number = manifest.attempt.chunk
     match commit(store, ledger, plan, manifest, run=run, staged=staged):
         case Appended(n) | Adopt(n):

@@ -23,7 +23,7 @@ class _Conflict(BaseError):
     reraise=True,
 )
 def create(store: Obstore, path: str, data: bytes) -> bool:
-    """Create an object; return whether the one that exists then has these bytes.
+    """Create an object. Return whether the one that exists then has these bytes.
 
     obstore raises AlreadyExistsError for two answers of S3: 412, the object exists, and 409
     (ConditionalRequestConflict), another request for this key was in progress and may have failed.
@@ -44,7 +44,7 @@ def create(store: Obstore, path: str, data: bytes) -> bool:
 
 
 def get(store: Obstore, path: str) -> bytes | None:
-    """Return an object's bytes; None where there is none."""
+    """Return an object's bytes, or None if it does not exist."""
     try:
         return bytes(obstore.get(store, path).bytes())
     except (NotFoundError, FileNotFoundError):

@@ -28,7 +28,7 @@ _SIZES = (64, 128 << 10)  # bytes, by turns: a longer upload is a wider gap afte
 
 @dataclass(frozen=True)
 class Outcome:
-    """The last of `rounds` rounds; a round with another number of winners than 1 ends the test."""
+    """The last of `rounds` rounds. A round with another number of winners than 1 ends the test."""
 
     rounds: int
     winners: int

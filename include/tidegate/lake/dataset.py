@@ -73,7 +73,7 @@ class Lake:
         and those by `partition`, `offset` and `timestamp` row groups. On S3 it has the region and
         the endpoint of the environment, and PyArrow looks up the keys by itself: the same `AWS_*`
         variables, else a profile or the role of the machine. ConfigurationError for a wrong
-        endpoint; OSError from PyArrow for a store that does not answer.
+        endpoint. OSError from PyArrow for a store that does not answer.
         """
         system, root = _filesystem(self._store)
         return dataset.FileSystemDataset.from_paths(
@@ -101,7 +101,7 @@ class Lake:
         """Return SQL that creates a view of the directory `data/`, named as the pipeline.
 
         `engine` is `duckdb`, `spark`, or `trino`: a table of its Hive connector. It also shows
-        later commits; it may miss one that is not placed yet, and shows rows twice while a replay
+        later commits. It may miss one that is not placed yet, and shows rows twice while a replay
         replaces them. ConfigurationError for files in directories by different `partition_by`.
         """
         levels = {
@@ -132,7 +132,7 @@ class Lake:
         return connection
 
     def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return the names of the columns and the rows of SQL of DuckDB; nothing can be written.
+        """Return the names of the columns and the rows of SQL of DuckDB. Nothing can be written.
 
         The view of the dataset is named as the pipeline, and `lake`. ConfigurationError for what
         DuckDB refuses, and without the package `duckdb`.

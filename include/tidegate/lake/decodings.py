@@ -72,7 +72,7 @@ def contradictions(
 
 
 def refusal(plan: Plan, chunk: int, wrong: Sequence[str]) -> ConfigurationError:
-    """Return the error for a chunk that contradicts live rows; its attempt is kept."""
+    """Return the error for a chunk that contradicts live rows. Its attempt is kept."""
     return ConfigurationError(
         f"plan {plan.id}, chunk {chunk}: its `decode` contradicts that of newer rows in the lake: "
         f"{'; '.join(wrong)}. The chunk is kept and not committed. The next run reads its offsets "

@@ -42,7 +42,7 @@ class SentFile:
 class Delivery(StoredDocument):
     """The record that all rows of a plan are in the target, by the read-back: its manifest.
 
-    `files` are sorted by name; `broken_order` names the target partitions, or topics, in which rows
+    `files` are sorted by name. `broken_order` names the target partitions, or topics, in which rows
     are not in their order. `proof`: by `counts` of the brokers, or `full`, by reading all back.
     """
 
@@ -74,18 +74,18 @@ def sealed(store: Store, plan: Plan, fold: Fold) -> Delivery | None:
 
 
 def read(store: Store, attempt: Attempt) -> Delivery | None:
-    """Return the delivery of an attempt; None where there is none."""
+    """Return the delivery of an attempt, or None if it is not sealed."""
     return json_documents.read(store, attempt.manifest_path, Delivery.from_json)
 
 
 def committed(store: Store, commit: Commit) -> Delivery:
-    """Return the delivery of a commit; LakeDamaged if it is not the one committed."""
+    """Return the delivery of a commit. LakeDamaged if it is not the one committed."""
     path = commit.manifest.path
     return json_documents.read_same(store, path, commit.manifest.sha256, Delivery.from_json)
 
 
 def create(store: Store, delivery: Delivery) -> None:
-    """Create the manifest of an attempt; LakeDamaged if there is another one."""
+    """Create the manifest of an attempt. LakeDamaged if there is another one."""
     if not store.create(delivery.of.manifest_path, delivery.encoded):
         raise LakeDamaged(f"attempt {delivery.attempt} is sealed already, by another process")
 
@@ -111,7 +111,7 @@ def commit(ledger: Ledger, plan: Plan, delivery: Delivery, *, run: str) -> Appen
 def sent_contents(store: Store, fold: Fold, names: Collection[str]) -> dict[str, tuple[int, str]]:
     """Return size and SHA-256 of files as they were sent last, where both are recorded.
 
-    Reads the manifests of live commits, newest first, until all names are found; one that is lost
+    Reads the manifests of live commits, newest first, until all names are found. One that is lost
     or damaged says nothing of its files.
     """
     found: dict[str, tuple[int, str]] = {}

@@ -22,7 +22,7 @@ def files_of(store: Store, fold: Fold, n: int) -> list[LakeFile]:
 def files_of_each(
     store: Store, fold: Fold, commits: Iterable[int]
 ) -> Iterator[tuple[int, list[LakeFile]]]:
-    """Yield live commits with their files, in order; several manifests are read at a time."""
+    """Yield live commits with their files, in order. Several manifests are read at a time."""
     # Looked up first: of a checkpoint the commits are read when the first one is asked for.
     entries = {n: fold.live[n] for n in commits}
     found = store.each(lambda n: _live_of(store, fold, n, entries[n]), entries)
@@ -46,7 +46,7 @@ class CommittedPart(TypedDict):
 class CommittedFile(TypedDict):
     """A file of the lake (contract: `files --json`), with its parts in the order of partitions.
 
-    `uri` is its final name once its commit is placed, else the staged one; `path` the same without
+    `uri` is its final name once its commit is placed, else the staged one. `path` the same without
     scheme and encoding: of a bucket, its name and the key.
     """
 

@@ -114,7 +114,7 @@ def read(
 
 
 def digest(store: Store, listed: Listed) -> str:
-    """Return the SHA-256 of a file's footer; AttemptWrong if it has none."""
+    """Return the SHA-256 of a file's footer. AttemptWrong if it has none."""
     with _as_wrong(store, listed.path):
         tail = _tail(store, listed)
         return canonical.digest(tail[-_metadata_length(tail) :])
@@ -150,7 +150,7 @@ def rows_within(
 
 @contextmanager
 def opened_committed(store: Store, path: str) -> Iterator[IO[bytes]]:
-    """Open a Parquet file of a commit; LakeDamaged if it cannot be read as one."""
+    """Open a Parquet file of a commit. LakeDamaged if it cannot be read as one."""
     try:
         with store.open(path) as file, _as_wrong(store, path):
             yield file

@@ -18,7 +18,7 @@ T = TypeVar("T")
 def read(
     store: Store, path: str, read_form: Callable[[Any], T], *, number: int = FORMAT
 ) -> T | None:
-    """Return what an object says; None where there is none.
+    """Return what an object says, or None if it does not exist.
 
     LakeDamaged if it makes no sense, OtherFormat if its format is not `number`.
     """
@@ -27,7 +27,7 @@ def read(
 
 
 def read_same(store: Store, path: str, sha256: str, read_form: Callable[[Any], T]) -> T:
-    """Return what an object says; LakeDamaged if it is missing, or has another digest."""
+    """Return what an object says. LakeDamaged if it is missing, or has another digest."""
     data, uri = store.get(path), store.uri(path)
     if data is None or canonical.digest(data) != sha256:
         state = "is missing" if data is None else "was changed"
@@ -43,7 +43,7 @@ def _read(data: bytes, uri: str, read_form: Callable[[Any], T], number: int) -> 
 
 
 def loads(data: bytes, uri: str, number: int = FORMAT) -> Any:
-    """Return the JSON of a document; OtherFormat if its format is not `number`.
+    """Return the JSON of a document. OtherFormat if its format is not `number`.
 
     Raises one of MALFORMED for bytes that are no JSON, and for a document without a format.
     """

@@ -20,7 +20,7 @@ _MOST_PARTS = 10_000  # S3's own bound
 
 
 def copy(url: str, source: str, target: str, size: int) -> None:
-    """Copy an object below a URL in parts; it appears as a whole, or not at all.
+    """Copy an object below a URL in parts. It appears as a whole, or not at all.
 
     FileNotFoundError where there is no such object. A copy that is killed leaves an open upload.
     """

@@ -40,7 +40,7 @@ class Appended:
 class Ledger:
     """One pipeline's ledger, folded up to the last entry seen.
 
-    Opening it reads the newest checkpoint and the entries after it; `whole` reads every entry,
+    Opening it reads the newest checkpoint and the entries after it. `whole` reads every entry,
     `until` those up to a number, for a state of before. `checkpoint` is the number of the last
     entry in that checkpoint, or 0. `watch` is called with each entry before it is added to the
     fold.
@@ -88,7 +88,7 @@ class Ledger:
         return self.fold
 
     def _read(self, until: int | None = None) -> None:
-        """Fold all entries, or those up to a number; LedgerCorrupt if one is missing or was
+        """Fold all entries, or those up to a number. LedgerCorrupt if one is missing or was
         changed.
 
         Two listings show the highest number, whether the store is recorded as unsafe, and which
@@ -166,7 +166,7 @@ class Ledger:
             )
 
     def skip(self, gap: Gap, *, run: str) -> list[int]:
-        """Record the parts of a gap that are unseen; return the numbers of their entries."""
+        """Record the parts of a gap that are unseen. Return the numbers of their entries."""
         match self.append(gap, run=run):
             case Appended(n):
                 return [n]
@@ -229,13 +229,13 @@ class Ledger:
 
 
 def last_entry(store: Store, fold: Fold) -> dict[str, Any] | None:
-    """Return number, kind, run and time of the last entry that was folded; None for no entry."""
+    """Return number, kind, run and time of the last entry that was folded. None for no entry."""
     form = json_documents.read(store, layout.entry(fold.n), dict) if fold.n else None
     return form and {name: form[name] for name in ("n", "kind", "run", "at")}
 
 
 def written_at(store: Store, n: int) -> datetime:
-    """Return when an entry was written, by the clock of its writer; LakeDamaged if it is gone."""
+    """Return when an entry was written, by the clock of its writer. LakeDamaged if it is gone."""
     form = json_documents.read(store, layout.entry(n), dict)
     if form is None:
         raise LakeDamaged(f"entry {n} ({store.uri(layout.entry(n))}) was there, and is gone")
@@ -264,7 +264,7 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 def existing(store: Store, pipeline: str) -> Fold:
-    """Return the state of a ledger; ConfigurationError if there is none."""
+    """Return the state of a ledger. ConfigurationError if it is empty."""
     fold = Ledger(store, pipeline).fold
     refuse_absent(store, fold)
     return fold

@@ -129,7 +129,7 @@ class LocalStore:
                     probe.unlink(missing_ok=True)
 
     def _link_or_copy(self, source: Path, final: Path) -> None:
-        """Give a file a second name; if the system refuses a link, copy it: whole, or not at all.
+        """Give a file a second name. If the system refuses a link, copy it: whole, or not at all.
 
         `fs.protected_hardlinks` refuses links to files of other users that this one may not write.
         """

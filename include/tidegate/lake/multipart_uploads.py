@@ -1,6 +1,6 @@
 """Multipart uploads that killed attempts left open: no listing shows them, and they are paid for.
 
-Spark's committer leaves an attempt's files as open uploads until its job commits; a large file is
+Spark's committer leaves an attempt's files as open uploads until its job commits. A large file is
 copied as an upload, too. Aborting one is always safe: a process that still uses it fails and is
 retried.
 """
@@ -19,7 +19,7 @@ from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_errors import as_lake_errors_of_s3
 from tidegate.lake.store_protocol import Store
 
-# Spark writes in the first two; large files are copied into all but the first.
+# Spark writes in the first two. Large files are copied into all but the first.
 _WRITTEN = (layout.STAGING, layout.QUARANTINE, layout.PLACING, layout.DATA)
 _ATTEMPT = re.compile(r"(_tidegate/(?:staging/[^/]+/\d+|quarantine/[^/]+)/[^/]+/)")
 _STAGED = re.compile(rf"{layout.STAGING}([^/]+)/(\d+)/([^/]+)/")
@@ -27,7 +27,7 @@ _STAGED = re.compile(rf"{layout.STAGING}([^/]+)/(\d+)/([^/]+)/")
 
 @dataclass(frozen=True, order=True)
 class Upload:
-    """An open upload; `path` is that of the object to be."""
+    """An open upload. `path` is that of the object to be."""
 
     started: datetime
     path: str
@@ -35,7 +35,7 @@ class Upload:
 
     @property
     def attempt(self) -> str:
-        """The directory of the attempt that started it; empty for a copy."""
+        """The directory of the attempt that started it. Empty for a copy."""
         found = _ATTEMPT.match(self.path)
         return found[1] if found else ""
 

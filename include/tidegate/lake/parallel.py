@@ -13,6 +13,6 @@ AT_ONCE = 16  # requests
 
 
 def in_parallel(request: Callable[[T], Result], items: Iterable[T]) -> Iterator[Result]:
-    """Yield the result of each request, in the order of the items; the first error ends it."""
+    """Yield the result of each request, in the order of the items. The first error ends it."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         yield from pool.map(request, items)

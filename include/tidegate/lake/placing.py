@@ -78,7 +78,7 @@ def finalise_each(
     failures: list[TidegateError],
     files: Files = lambda _, __: None,
 ) -> list[int]:
-    """Finalise commits; return those that are in place now, and add errors to `failures`.
+    """Finalise commits. Return those that are in place now, and add errors to `failures`.
 
     An error of one stops no other, except OtherFormat: until the next plan retries it, readers by
     the ledger use its staged files.
@@ -99,7 +99,7 @@ def finalise_each(
 def roll_forward(
     store: Store, ledger: Ledger, failures: list[TidegateError] | None = None
 ) -> list[int]:
-    """Finalise commits of crashed publishers; return those that are in place now.
+    """Finalise commits of crashed publishers. Return those that are in place now.
 
     Replaced files are deleted when they are due, and again if a late copy has put them back. Errors
     are added to `failures` and stop no other commit, except OtherFormat.
@@ -235,7 +235,7 @@ def _is_due(store: Store, n: int, keep: int) -> bool:
 
 
 def _delete(store: Store, file: LakeFile) -> None:
-    """Delete a replaced file, if it is under `data/`; another one with its name is kept aside."""
+    """Delete a replaced file, if it is under `data/`. Another one with its name is kept aside."""
     size = store.size(file.final)
     if size is None:
         return
@@ -246,7 +246,7 @@ def _delete(store: Store, file: LakeFile) -> None:
 
 
 def move_to_quarantine(store: Store, path: str, directory: str) -> int | None:
-    """Move a file into a directory, under the path that it has; return its size, None if gone."""
+    """Move a file into a directory, under the path that it has. Return its size, None if gone."""
     size = store.size(path)
     if size is not None:
         store.place(path, directory + path, size)

@@ -42,7 +42,7 @@ class Frozen:
 
 
 def load(store: Store, plan_id: str) -> Plan:
-    """Return a frozen plan; LakeDamaged if it is missing or is not what its name says.
+    """Return a frozen plan. LakeDamaged if it is missing or is not what its name says.
 
     OtherFormat if a newer release has planned with what this version does not know.
     """

@@ -1,7 +1,7 @@
 """S3 settings of the environment, translated for Spark and botocore.
 
 obstore reads the `AWS_*` variables by itself. Spark and botocore do so with the keys, which are
-never read here; they have other names for endpoint and region.
+never read here. They have other names for endpoint and region.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REGION = "us-east-1"  # obstore's default
 
 @dataclass(frozen=True)
 class Location:
-    """Where S3 is; without an endpoint, at AWS."""
+    """Where S3 is. Without an endpoint, at AWS."""
 
     endpoint: str | None
     region: str

@@ -41,7 +41,7 @@ _Identity = tuple[int, int]
 
 
 def list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
-    """Yield what `SourceFiles.files` does; `store` lists what is neither on a disk nor in S3."""
+    """Yield what `SourceFiles.files` does. `store` lists what is neither on a disk nor in S3."""
     scheme = root.url.partition("://")[0]
     lists = {"file": _on_disk, "s3": _in_s3}.get(scheme, lambda _: _elsewhere(store))
     try:
@@ -124,7 +124,7 @@ def _on_disk(root: Root) -> Iterator[Found | LeftOutFile]:
 def _state(
     root: Root, top: str, entry: os.DirEntry[str], name: str
 ) -> os.stat_result | LeftOutFile | None:
-    """Return what a file or directory is; None if it does not count, or why it is excluded."""
+    """Return what a file or directory is. None if it does not count, or why it is excluded."""
 
     def excluded(reason: str, *, sign: str = "") -> LeftOutFile:
         return LeftOutFile(printable_name(f"{name}{sign}"), printable_name(reason))
@@ -168,7 +168,7 @@ def _is_below(top: str, path: str) -> bool:
 
 
 def _in_s3(root: Root) -> Iterator[Found]:
-    """List a bucket; markers of folders are no files."""
+    """List a bucket. Markers of folders are no files."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

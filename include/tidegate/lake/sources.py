@@ -52,7 +52,7 @@ class Listing:
 
 
 def listing(source: SourceFiles, *, settle: int, now: datetime | None = None) -> Listing:
-    """List the files of a source; SourceUnavailable if there is no such root.
+    """List the files of a source. SourceUnavailable if there is no such root.
 
     Names with a part that begins with a dot or an underscore are skipped: Spark and others mark
     unfinished files so.
@@ -88,7 +88,7 @@ def read_footers(
 ) -> tuple[Columns | None, Iterator[SourceFile | LeftOutFile]]:
     """Return the columns of Parquet files, and the files: with their row counts, or left out.
 
-    The files end after `most` whole ones with these columns; without `columns`, those that most of
+    The files end after `most` whole ones with these columns. Without `columns`, those that most of
     the first `most` files have. With `any_columns` none are compared, and None is returned for
     them. SourceUnavailable, also later, if a footer cannot be read now.
     """
@@ -121,7 +121,7 @@ def _judged(
 def explained(source: SourceFiles, file: LeftOutFile) -> LeftOutFile:
     """Return a Parquet file that Spark could not read, with the columns that Spark does not know.
 
-    Such a file may be valid; Spark's own errors do not say which column it is.
+    Such a file may be valid. Spark's own errors do not say which column it is.
     """
     try:
         with source.open(file.file) as opened_file:
@@ -157,7 +157,7 @@ def _unknown_to_spark(column: pq.ColumnSchema) -> str | None:
 
 
 def beginning(source: SourceFiles, name: str, size: int) -> bytes:
-    """Return at most so many bytes of a file's beginning; none of one that cannot be read now."""
+    """Return at most so many bytes of a file's beginning. None of one that cannot be read now."""
     try:
         with source.open(name) as file:
             return file.read(size)
@@ -166,7 +166,7 @@ def beginning(source: SourceFiles, name: str, size: int) -> bytes:
 
 
 def content(source: SourceFiles, name: str) -> str | None:
-    """Return the SHA-256 of a file's content; None where its etag is of the content.
+    """Return the SHA-256 of a file's content. None where its etag is of the content.
 
     SourceUnavailable if it cannot be read now.
     """
@@ -209,7 +209,7 @@ def _footers(
 
 
 def read_footer(source: SourceFiles, name: str) -> _Footer | str:
-    """Return a file's footer, or why it is broken; SourceUnavailable if a retry may help."""
+    """Return a file's footer, or why it is broken. SourceUnavailable if a retry may help."""
     try:
         with source.open(name) as file:
             footer = pq.read_metadata(file)
@@ -273,7 +273,7 @@ _FOREIGN = {
 
 
 def compressed_otherwise(source: SourceFiles, name: str) -> str | None:
-    """Return why a compressed file of text cannot be read by Hadoop; None if it may be.
+    """Return why a compressed file of text cannot be read by Hadoop. None if it may be.
 
     Hadoop takes other forms for lengths, and would ask for more memory than there is.
     """
@@ -293,7 +293,7 @@ _BLOCK = 1 << 20
 def with_long_lines(
     source: SourceFiles, files: Sequence[SourceFile], ends: bytes
 ) -> list[LeftOutFile]:
-    """Return the files with a line of more than LONGEST_LINE bytes; `ends` are the bytes, any of
+    """Return the files with a line of more than LONGEST_LINE bytes. `ends` are the bytes, any of
     which ends a line.
 
     An application that has ended by OutOfMemory does not say at which file. One that cannot be read

@@ -1,6 +1,6 @@
 """The store of one pipeline: objects by relative path, created if absent and never changed.
 
-A directory is a `LocalStore`; every URL goes through obstore.
+A directory is a `LocalStore`. Every URL goes through obstore.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["STORES", "LocalStore", "ObjectStore", "open_store"]
 
 _GONE = (NotFoundError, FileNotFoundError)
-# obstore retries by itself; its default of 3 minutes is too long to report an unreachable store.
+# obstore retries by itself. Its default of 3 minutes is too long to report an unreachable store.
 _RETRIES: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
 
 
@@ -165,7 +165,7 @@ def reader(
 
 
 def open_store(lake: str, pipeline: str) -> Store:
-    """Return the store of `<lake>/<pipeline>/`; `lake` is a directory or a URL."""
+    """Return the store of `<lake>/<pipeline>/`. `lake` is a directory or a URL."""
     scheme = urlsplit(lake).scheme
     if scheme in ("", "file"):
         directory = unquote(lake.removeprefix("file://")) if scheme else lake
@@ -236,7 +236,7 @@ STORES = KnownStores()
 
 
 def opened(url: str) -> Obstore:
-    """Open a URL with obstore; ConfigurationError if the environment describes S3 wrongly."""
+    """Open a URL with obstore. ConfigurationError if the environment describes S3 wrongly."""
     if urlsplit(url).scheme == "s3":
         s3_settings.location()
         return from_url(url, retry_config=_RETRIES)

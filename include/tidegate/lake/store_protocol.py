@@ -54,7 +54,7 @@ class Stores(Protocol):
     """The stores that there are."""
 
     def open(self, lake: str, pipeline: str) -> Store:
-        """Return the store of `<lake>/<pipeline>/`; `lake` is a directory or a URL.
+        """Return the store of `<lake>/<pipeline>/`. `lake` is a directory or a URL.
 
         Asks nobody. ConfigurationError for a lake that no store can be.
         """
@@ -78,10 +78,10 @@ class Store(Protocol):
         """Return the hash of this one object: stores are compared by identity."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Create an object durably; False where one with other bytes exists already."""
+        """Create an object durably. False where one with other bytes exists already."""
 
     def get(self, path: str) -> bytes | None:
-        """Return an object's bytes; None where there is none."""
+        """Return an object's bytes, or None if it does not exist."""
 
     def open(self, path: str) -> IO[bytes]:
         """Open an object for random reads."""
@@ -99,13 +99,13 @@ class Store(Protocol):
         """
 
     def size(self, path: str) -> int | None:
-        """Return an object's size in bytes; None where there is none."""
+        """Return an object's size in bytes, or None if it does not exist."""
 
     def modified(self, path: str) -> float | None:
         """Return when an object was written, in seconds since the epoch, by the lake's clock."""
 
     def place(self, source: str, target: str, size: int) -> None:
-        """Give an object of this size a second name, durably; does nothing if it has the name.
+        """Give an object of this size a second name, durably. Does nothing if it has the name.
 
         LakeDamaged if neither exists, or what exists has another size.
         """
@@ -114,10 +114,10 @@ class Store(Protocol):
         """Raise what is known to keep objects (source, target, size) from being placed."""
 
     def check_writing(self) -> None:
-        """Raise LakeReadOnly or LakeUnavailable if nothing can be written; leave nothing behind."""
+        """Raise LakeReadOnly or LakeUnavailable if nothing can be written. Leave nothing behind."""
 
     def each(self, request: Callable[[T], Result], items: Iterable[T]) -> Iterator[Result]:
-        """Yield the result of a request for each item, in order; the first error ends it.
+        """Yield the result of a request for each item, in order. The first error ends it.
 
         As many are made at a time as the store answers well.
         """

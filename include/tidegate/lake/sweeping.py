@@ -49,7 +49,7 @@ def sweep(
     grace: float = GRACE,
     abandon_after: float = ABANDON_AFTER,
 ) -> Swept:
-    """Delete the staging of placed commits and of losing attempts; abandon unfinished ones.
+    """Delete the staging of placed commits and of losing attempts. Abandon unfinished ones.
 
     Lists before it reads the ledger: a file that is written meanwhile is not touched.
     """
@@ -140,7 +140,7 @@ def _is_finished(store: Store, attempt: Attempt) -> bool:
 
 
 def _last_written(store: Store, files: Sequence[Listed], now: float) -> float:
-    """Return when the newest of these files was written; `now` if one is gone."""
+    """Return when the newest of these files was written. `now` if one is gone."""
     return max(now if (at := store.modified(f.path)) is None else at for f in files)
 
 

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 def publish_unfinished(
     store: Store, ledger: Ledger, unfinished: Sequence[Plan], *, run: str
 ) -> bool:
-    """Commit what other runs have sealed and not published; return whether anything was.
+    """Commit what other runs have sealed and not published. Return whether anything was.
 
     A run that is still working on such a plan finds its chunk committed. A plan that cannot be
     published now is logged and stays unfinished. Raises transient errors, because of which nothing
@@ -49,7 +49,7 @@ def publish_unfinished(
 
 
 def load_unfinished(store: Store, *, other_than: str | None = None) -> list[Plan]:
-    """Return the plans that may have chunks to commit; one that is damaged is logged."""
+    """Return the plans that may have chunks to commit. One that is damaged is logged."""
 
     def load(plan_id: str) -> Plan | None:
         try:

@@ -19,12 +19,12 @@ from tidegate.launch.spark_output import failure_line
 from tidegate.spark.yarn_container import Container
 
 Ask = Callable[[Sequence[str]], str]
-"""Runs Hadoop's command line client with arguments; returns its output, or raises OSError."""
+"""Runs Hadoop's command line client with arguments. Returns its output, or raises OSError."""
 LookUp = Callable[[str], tuple[int, str]]
 """Returns status and body of a page, or raises OSError."""
 
 _CLIENT = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
-CLIENT_TIMEOUT = 60  # seconds; the client itself tries for 15 minutes
+CLIENT_TIMEOUT = 60  # seconds. The client itself tries for 15 minutes
 _ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
 # States of the node manager's ContainerState in which no process runs any more.
 _NO_PROCESS = frozenset(
@@ -50,7 +50,7 @@ class YarnApplication:
 
 
 def client(spark_home: Path) -> Ask:
-    """Return the client that is among Spark's jars; HADOOP_CONF_DIR names the cluster."""
+    """Return the client that is among Spark's jars. HADOOP_CONF_DIR names the cluster."""
 
     def ask(args: Sequence[str]) -> str:
         command = [str(spark_home / "bin/spark-class"), _CLIENT, *args]
@@ -62,7 +62,7 @@ def client(spark_home: Path) -> Ask:
         except subprocess.TimeoutExpired:
             raise OSError(f"no answer within {CLIENT_TIMEOUT} s") from None
         if done.returncode:
-            # What is thrown names the address; its cause does not.
+            # What is thrown names the address. Its cause does not.
             lines = [line for line in done.stderr.splitlines() if not line.startswith("Caused by")]
             raise OSError(f"the client ended with {done.returncode}: {failure_line(lines)}")
         return done.stdout
@@ -71,9 +71,9 @@ def client(spark_home: Path) -> Ask:
 
 
 def tagged(tag: str, ask: Ask) -> list[YarnApplication]:
-    """Return all applications with a tag; OSError if YARN does not answer as expected."""
+    """Return all applications with a tag. OSError if YARN does not answer as expected."""
     output = ask(["application", "-list", "-appTags", tag, "-appStates", "ALL"])
-    # Id, name, type, user, queue, state, final state, progress, URL; a name may hold tabs.
+    # Id, name, type, user, queue, state, final state, progress, URL. A name may hold tabs.
     rows = [line.split("\t") for line in output.splitlines() if "\t" in line]
     found = [
         YarnApplication(row[0].strip(), row[-4].strip(), row[-3].strip())
@@ -92,7 +92,7 @@ def running(tag: str, ask: Ask) -> list[str]:
 
 
 def kill(tag: str, ask: Ask) -> list[str]:
-    """End the applications with a tag; return their ids. The end of spark-submit ends none."""
+    """End the applications with a tag. Return their ids. The end of spark-submit ends none."""
     found = running(tag, ask)
     if found:
         ask(["application", "-kill", *found])
@@ -100,7 +100,7 @@ def kill(tag: str, ask: Ask) -> list[str]:
 
 
 def not_ended(tag: str, driver: Container, ask: Ask, look_up: LookUp | None = None) -> str | None:
-    """Return why the application of an attempt is not proven to have ended; None is the proof.
+    """Return why the application of an attempt is not proven to have ended. None is the proof.
 
     `driver` is the container that the driver itself has named before it sent anything. Executors
     end with their driver, as on any master.
@@ -132,7 +132,7 @@ def _is_of(driver: Container, application: YarnApplication) -> bool:
 
 
 def _still_there(driver: Container, look_up: LookUp) -> str | None:
-    """Return why a container may have a process; None if its node manager has seen the end."""
+    """Return why a container may have a process. None if its node manager has seen the end."""
     node = f"http://{driver.node}/ws/v1/node"
     status, body = look_up(f"{node}/containers/{driver.id}")
     if status == 404 and f"{driver.id}, not found" in body:

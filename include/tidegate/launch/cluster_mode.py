@@ -2,7 +2,7 @@
 
 The job is encrypted in the lake, in a directory of its attempt: the driver deletes it when it has
 read it, and the submitter at the end. The key is a secret key of the application's Hadoop
-credentials. A resource manager may keep those; without the job they are of no use.
+credentials. A resource manager may keep those. Without the job they are of no use.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OF_THIS_MACHINE = (
 )  # fmt: skip
 # Spark's client writes them into the application's configuration, of which YARN keeps a copy.
 _KEPT_BY_YARN = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN"
-# What is given as a text becomes a file of this machine; the settings that name one of the nodes.
+# What is given as a text becomes a file of this machine. The settings that name one of the nodes.
 # Of YARN: at most 100 characters of ASCII. The resource manager makes them lower case by default.
 _TAG = re.compile(r"[a-z0-9_-]{1,91}")
 _NONCE = 12  # bytes
@@ -119,7 +119,7 @@ def _files_of_this_machine(kafka: JavaCluster) -> list[str]:
 class ClusterApplication:
     """An application of YARN: job and answers are in the directory of its attempt in the lake.
 
-    `call` is that of client mode; its argument is a path in a private directory.
+    `call` is that of client mode. Its argument is a path in a private directory.
     """
 
     job: JobFile
@@ -172,7 +172,7 @@ def end(
 
     A driver names its container before it reads its job. With the job withdrawn, one that has not
     named itself by now sends nothing, whether YARN starts it or not. `home` is the Spark with whose
-    client YARN is asked; None: the installed one.
+    client YARN is asked. None: the installed one.
     """
     withdraw(attempt, store)
     named = store.get(attempt.directory + DRIVER)
@@ -203,7 +203,7 @@ def _awaited(
 
 
 def _kill(tag: str, ask: Ask, said: set[str]) -> None:
-    """End the applications with a tag; log why that fails if it is not `said` yet."""
+    """End the applications with a tag. Log why that fails if it is not `said` yet."""
     try:
         for each in application_state.kill(tag, ask):
             logger.warning("%s: killed: no process waits for it", each)
@@ -242,7 +242,7 @@ def left_behind(store: Store, plan_id: str) -> list[str]:
 
 
 def notices(store: Store, spark: SparkConnection) -> Iterator[str]:
-    """Yield what nobody can check from here; nothing in client mode."""
+    """Yield what nobody can check from here. Nothing in client mode."""
     where = store.native("")
     if not spark.is_cluster:
         return
@@ -284,7 +284,7 @@ def _credentials(call: Submission) -> Path:
 
 
 def _encrypted(content: bytes, key: bytes) -> bytes:
-    """Return a nonce and the content encrypted by AES-256, mode GCM; the key is used once."""
+    """Return a nonce and the content encrypted by AES-256, mode GCM. The key is used once."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = secrets.token_bytes(_NONCE)

@@ -1,7 +1,7 @@
 """Delegation tokens before anything is submitted: Spark's settings, and what speaks against them.
 
 Spark picks a token by the bootstrap addresses of a source or sink. A token that matches too much
-replaces another cluster's login; one that matches nothing leaves the client without any.
+replaces another cluster's login. One that matches nothing leaves the client without any.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.job_files import Login, write_private
 
 PROXY_USER = "Obtaining delegation token for proxy user is not yet supported."
-"""Spark's own words; Kafka's users cannot obtain tokens for others (KAFKA-6945)."""
+"""Spark's own words. Kafka's users cannot obtain tokens for others (KAFKA-6945)."""
 _PROVIDER = "spark-token-provider-kafka-0-10"
 _JAAS = "java.security.auth.login.config"
 _JAVA_OPTIONS = tuple(
@@ -51,7 +51,7 @@ def client_options(kafka: JavaCluster, private: Path) -> dict[str, str]:
 def split(kafka: JavaCluster, private: Path) -> tuple[dict[str, str], tuple[Login, ...]]:
     """Return the options of Spark's source and sink, and the login that obtains the token.
 
-    With a token the options have no login; without one they have the connection's own. Files of
+    With a token the options have no login. Without one they have the connection's own. Files of
     either are written into `private`, a directory that nobody else can read.
     """
     options = client_options(kafka, private)
@@ -126,7 +126,7 @@ def complaints(
 
 
 def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]:
-    """Return the settings with which Spark itself obtains tokens; none where the driver does.
+    """Return the settings with which Spark itself obtains tokens. None where the driver does.
 
     Raises ConfigurationError for a connection without the keytab that this needs, or with settings
     of TLS that Spark does not know.

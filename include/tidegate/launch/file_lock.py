@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold a lock file; the kernel releases it when this process ends.
+    """Hold a lock file. The kernel releases it when this process ends.
 
     If another process holds it, `waiting` is called once, before this one waits.
     """

@@ -16,7 +16,7 @@ AVRO_LIMITS = (
     f"-Dorg.apache.avro.limits.collectionItems.maxLength={_MOST_ITEMS}",
 )
 EXECUTOR = " ".join([NO_CORE_DUMP, *AVRO_LIMITS])
-_SMALL = 750_000  # records; below, optimising code fully costs more than it saves (ADR 5)
+_SMALL = 750_000  # records. Below, optimising code fully costs more than it saves (ADR 5)
 # An archive that does not fit is ignored, as is a class that cannot be archived: not worth a line.
 CLASS_ARCHIVE = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 # C2 only for code that every record passes through: the rest of an application runs once.

@@ -20,7 +20,7 @@ _PACKAGES = ("core", "settings", "spark")
 def build() -> Path:
     """Return the zip for `--py-files`, made if it is missing: one file for each content.
 
-    It is in the cache, below `zips`; its name has the version and the beginning of its SHA-256.
+    It is in the cache, below `zips`. Its name has the version and the beginning of its SHA-256.
     ConfigurationError if this user may not write it there.
     """
     content = _content()

@@ -96,7 +96,7 @@ LOCAL = SparkConnection("spark_default", "local[*]")
 
 
 def parse(connection: str, master: str, extra: Any, place: Place) -> SparkConnection:
-    """Return a connection by its id, master and extra; `place` is that of its pipeline's settings.
+    """Return a connection by its id, master and extra. `place` is that of its pipeline's settings.
 
     Raises ConfigurationError with all complaints. Paths and programs are those of this machine, but
     in cluster mode `python` is that of the nodes.
@@ -170,7 +170,7 @@ def _deploy_mode(mode: str, master: str) -> list[str]:
 
 
 def _home(texts: Mapping[str, str], wrong: list[str]) -> Path | None:
-    """Return the SPARK_HOME that is given; complaints are added to `wrong`."""
+    """Return the SPARK_HOME that is given. Complaints are added to `wrong`."""
     given = {"spark-home": Path(texts["spark-home"])} if "spark-home" in texts else {}
     if (binary := texts.get("spark-binary", "spark-submit")) != "spark-submit":
         path = Path(binary)
@@ -203,7 +203,7 @@ def _python(texts: Mapping[str, str]) -> list[str]:
 
 @cache
 def _version(program: str) -> tuple[int, ...]:
-    """Return the version of a Python as numbers; empty if it does not say."""
+    """Return the version of a Python as numbers. Empty if it does not say."""
     code = "import sys; print(*sys.version_info[:2])"
     with suppress(OSError, subprocess.SubprocessError, ValueError):
         asked = [program, "-I", "-S", "-c", code]
@@ -226,7 +226,7 @@ def _jars(source: str, home: Path | None, wrong: list[str]) -> list[str]:
 
 
 def _conf(conf: Any, place: Place, wrong: list[str], notices: list[str]) -> dict[str, str]:
-    """Return the settings by the table; complaints and notices are added to the lists."""
+    """Return the settings by the table. Complaints and notices are added to the lists."""
     if not isinstance(conf, Mapping):
         wrong.append(f"conf: {_kind(conf)}; write a mapping, as {_EXAMPLES['conf']}")
         return {}

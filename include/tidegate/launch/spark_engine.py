@@ -23,7 +23,7 @@ from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.job_files import KafkaJob
 
 Submit = Callable[[Submission], None]
-"""Runs one call of spark-submit to its end; raises what `Application.run` raises."""
+"""Runs one call of spark-submit to its end. Raises what `Application.run` raises."""
 
 
 @dataclass(frozen=True)

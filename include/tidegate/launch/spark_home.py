@@ -17,13 +17,13 @@ _CORE = re.compile(r"spark-core_(\d+\.\d+)-(\d+\.\d+.*)\.jar")
 
 
 def find() -> Path | None:
-    """Return Spark's directory, with `bin` and `jars`; None if PySpark is not installed."""
+    """Return Spark's directory, with `bin` and `jars`. None if PySpark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def home() -> Path:
-    """Return Spark's directory; ConfigurationError if PySpark is not installed."""
+    """Return Spark's directory. ConfigurationError if PySpark is not installed."""
     if (found := find()) is None:
         raise ConfigurationError(
             "PySpark is not installed: pip install 'tidegate[spark]', or give spark-home in the "
@@ -38,7 +38,7 @@ def is_spark(directory: Path) -> bool:
 
 
 def version(directory: Path) -> tuple[str, str]:
-    """Return the versions of Scala and of Spark, by the name of a jar; no Java is started."""
+    """Return the versions of Scala and of Spark, by the name of a jar. No Java is started."""
     if (found := _core(directory)) is None:
         raise ConfigurationError(f"{directory} is no Spark: there is no jars/spark-core_*.jar")
     return found

@@ -23,7 +23,7 @@ _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)-(\d+\.\d+)\b")
 
 
 def lock(name: str, home: Path | None) -> str:
-    """Return the lock with the jars for KAFKA or S3 of a Spark; None is the installed one.
+    """Return the lock with the jars for KAFKA or S3 of a Spark. None is the installed one.
 
     Raises ConfigurationError if there is none.
     """
@@ -40,13 +40,13 @@ def _lock(name: str, home: Path | None) -> str:
 
 
 def locks(home: Path) -> list[str]:
-    """Return the locks that there are for a Spark; ConfigurationError if none has the connector."""
+    """Return the locks that there are for a Spark. ConfigurationError if none has the connector."""
     others = [name for name in (S3,) if jars.is_lock(_lock(name, home))]
     return [lock(KAFKA, home), *others]
 
 
 def files(source: str, name: str, home: Path | None) -> list[Path]:
-    """Return the files to be given to Spark for KAFKA or S3; JarError if the cache lacks one."""
+    """Return the files to be given to Spark for KAFKA or S3. JarError if the cache lacks one."""
     if source == CACHE:
         return jars.paths(lock(name, home))
     if source in (PACKAGES, IMAGE):
@@ -79,7 +79,7 @@ def refuse_missing(source: str, name: str, home: Path | None) -> None:
 
 
 def complaint(source: str, home: Path | None) -> str | None:
-    """Return why a Spark cannot use the connector that a source has; None: it can."""
+    """Return why a Spark cannot use the connector that a source has. None: it can."""
     if not (spark := home or spark_home.find()):
         return None  # reported where it is started
     scala, version = spark_home.version(spark)

@@ -28,7 +28,7 @@ _GRACE = 1.0  # seconds more before it is killed
 
 
 def ensure_archive(log: Callable[[str], None]) -> Path | None:
-    """Return the archive of classes, made if it is missing; None, and a log line, on failure."""
+    """Return the archive of classes, made if it is missing. None, and a log line, on failure."""
     try:
         with cds_archive.create() as archive:
             if archive is not None:
@@ -101,7 +101,7 @@ def kill(application: Submission, log: Callable[[str], None]) -> None:
 def supervised(
     application: Submission, stop: Callable[[], object], log: Callable[[str], None]
 ) -> Iterator[SparkOutput]:
-    """Yield what takes the application's output; call `stop` if its brokers are out, or a topic
+    """Yield what takes the application's output. Call `stop` if its brokers are out, or a topic
     that it sends to is another one.
 
     Raises BrokerUnreachable or IdentityChanged in the place of the block's StageFailed then. Each

@@ -31,7 +31,7 @@ CLASS_PATH = "spark.driver.extraClassPath"
 PACKAGES = "spark.jars.packages"
 _MODULES = "spark.submit.pyFiles"
 _JOBS = Path(jobs.__file__).parent
-# Records; below, generating code or optimising it fully costs more than it saves (ADR 5).
+# Records. Below, generating code or optimising it fully costs more than it saves (ADR 5).
 _TINY = 200_000
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
@@ -45,14 +45,14 @@ _RETAINED = {
     "spark.sql.ui.retainedExecutions": "20",
 }
 # The event log and the pages show the options of source and sink. A spark.redaction.regex of the
-# pipeline replaces the pattern that hides secrets among them; this one stays beside it.
+# pipeline replaces the pattern that hides secrets among them. This one stays beside it.
 _REDACTED = "spark.sql.redaction.options.regex"
 _SECRET_OPTIONS = "(?i:url|jaas|secret|passw|token)"
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One call of spark-submit; `env` is added to the caller's environment.
+    """One call of spark-submit. `env` is added to the caller's environment.
 
     `kafka` is the cluster that the application cannot do without: it is watched meanwhile, and so
     are the topics that it sends to, `target_ids` by name. `tag`, in cluster mode, is that by which
@@ -121,7 +121,7 @@ def of_job(
     name: str,
     spark: SparkConnection = LOCAL,
 ) -> Submission:
-    """Return the call for a job of this package; ConfigurationError if `conf` holds a secret."""
+    """Return the call for a job of this package. ConfigurationError if `conf` holds a secret."""
     if found := secrets.secret_settings(conf):
         raise ConfigurationError(secrets.complaint(found), settings=found)
     connector = [str(p) for p in spark_jars.files(spark.jars, spark_jars.KAFKA, spark.home)]
@@ -160,7 +160,7 @@ def of_job(
 
 
 def joined(conf: Mapping[str, str], name: str, *values: str, by: str = ",") -> dict[str, str]:
-    """Return settings in which a list begins with these values; empty ones are left out."""
+    """Return settings in which a list begins with these values. Empty ones are left out."""
     listed = by.join(filter(None, [*values, conf.get(name, "")]))
     return {**conf, name: listed} if listed else dict(conf)
 

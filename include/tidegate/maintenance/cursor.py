@@ -62,7 +62,7 @@ def move(
     by: str,
     run: str | None = None,
 ) -> dict[str, Any]:
-    """Move a cursor forward; the offsets in between become a gap with a reason, and are not read.
+    """Move a cursor forward. The offsets in between become a gap with a reason, and are not read.
 
     Raises CursorBackward and BeyondEnd. What is committed between the two offsets stays committed.
     """
@@ -166,7 +166,7 @@ def _ledger(spec: Ingest) -> Ledger:
 
 
 def _topic_id(spec: Ingest, fold: Fold, topic: str) -> str:
-    """Return the topic id that the ledger follows; ConfigurationError if it has none."""
+    """Return the topic id that the ledger follows. ConfigurationError if it has none."""
     if topic not in fold.topic_ids:
         known = ", ".join(sorted(fold.topic_ids)) or "none"
         raise ConfigurationError(

@@ -17,10 +17,10 @@ FORMAT = 1
 
 
 def reconcile(spec: Spec, mirror: Mirror | None, kafka: KafkaCluster | None) -> dict[str, Any]:
-    """Rewrite each Variable and group offset that differs from the ledger; return all of them.
+    """Rewrite each Variable and group offset that differs from the ledger. Return all of them.
 
-    A Variable that is ahead is not changed; the others are rewritten. `mirror` is None without
-    Airflow; `kafka` is needed only if the pipeline has a group.
+    A Variable that is ahead is not changed. The others are rewritten. `mirror` is None without
+    Airflow. `kafka` is needed only if the pipeline has a group.
     """
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
     rewritten = None

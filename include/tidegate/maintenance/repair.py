@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def repair(spec: IngestSpec, store: Store) -> dict[str, Any]:
-    """Place unplaced commits; move files in `data/` that no live commit lists to quarantine.
+    """Place unplaced commits. Move files in `data/` that no live commit lists to quarantine.
 
     A committed file that is missing or truncated is placed again from its staged copy; LakeDamaged
     at the end if that is gone. The ledger is never written. An unreadable manifest stops the repair

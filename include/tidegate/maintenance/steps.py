@@ -33,7 +33,7 @@ class Environment:
 class Step:
     """A step for one pipeline, of the `kinds`.
 
-    `do` returns its document; `problem` returns the error in it that an operator must solve.
+    `do` returns its document. `problem` returns the error in it that an operator must solve.
     """
 
     description: str

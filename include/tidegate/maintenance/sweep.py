@@ -16,9 +16,9 @@ FORMAT = 1
 def sweep(
     spec: Spec, store: Store, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER
 ) -> dict[str, Any]:
-    """Delete what the rules of `lake.sweeping` allow; return what was deleted and what was kept.
+    """Delete what the rules of `lake.sweeping` allow. Return what was deleted and what was kept.
 
-    `abandon_after` is in seconds; it must be longer than any application runs. On an object store,
+    `abandon_after` is in seconds. It must be longer than any application runs. On an object store,
     multipart uploads that have been open for that long are aborted, too. Attempts of an egress are
     not abandoned: only files of attempts that lost are deleted.
     """

@@ -21,12 +21,12 @@ _LOCAL = Connection("spark", "local[*]")
 
 
 def kafka(spec: Spec) -> KafkaCluster:
-    """Return a pipeline's Kafka connection; ConfigurationError if it is not defined."""
+    """Return a pipeline's Kafka connection. ConfigurationError if it is not defined."""
     return connections.kafka(spec, lambda: _find("Kafka", spec.kafka))
 
 
 def spark(spec: Spec) -> SparkConnection:
-    """Return a pipeline's Spark connection; local[*] without a spark_default."""
+    """Return a pipeline's Spark connection. Local[*] without a spark_default."""
     return connections.spark(spec, lambda: _find("Spark", spec.spark.connection))
 
 

@@ -18,7 +18,7 @@ try:
         AirflowSecretsBackendAccessDenied as AirflowSecretsBackendAccessDenied,
     )
     from airflow.sdk.exceptions import AirflowSkipException as AirflowSkipException
-except ImportError:  # Airflow 3.1; the later ones warn of the core's in the log of each task
+except ImportError:  # Airflow 3.1. The later ones warn of the core's in the log of each task
     from airflow.exceptions import AirflowFailException as AirflowFailException
     from airflow.exceptions import AirflowSkipException as AirflowSkipException
 

@@ -83,7 +83,7 @@ def of_task(connection_id: str) -> Any:
 
 
 def _failure(backend: Any, connection_id: str) -> str | None:
-    """Return what is wrong with a secrets backend, without its text; None if it has no such id."""
+    """Return what is wrong with a secrets backend, without its text. None if it has no such id."""
     from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
     from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
@@ -109,7 +109,7 @@ def _ask_connection(conn_id: str) -> Any:
 
 
 def ask_api(request: Any) -> Any:
-    """Return the API server's answer to a task's request; AirflowRuntimeError if it is an error."""
+    """Return the API server's answer to a task's request. AirflowRuntimeError if it is an error."""
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import ErrorResponse
 
@@ -120,8 +120,9 @@ def ask_api(request: Any) -> Any:
 
 
 def look_up(connection_id: str, get: Callable[[str], Any] = of_task) -> Connection | None:
-    """Return a connection of Airflow, or None; `get` differs between a task and a terminal.
+    """Return a connection of Airflow, or None if it is not defined.
 
+    `get` differs between a task and a terminal.
     Raises ConfigurationError if its extra is not JSON, which Airflow takes for an empty one.
     """
     try:

@@ -35,7 +35,7 @@ def identity() -> str:
 
 
 def _stored() -> str | None:
-    """Return the Variable's value; None only if Airflow answers that there is none."""
+    """Return the Variable's value. None only if Airflow answers that there is none."""
     from airflow.sdk.execution_time.comms import GetVariable
 
     value = Variable.get(VARIABLE, default=None)

@@ -33,7 +33,7 @@ from tidegate.pipelines.value_types import is_pipeline_name, is_schedule
 _MAX_COMPLAINT = 20_000
 _ALARM = "@hourly"  # of a file whose schedule cannot be read any more
 
-# Airflow checks the schema of each Param of each DAG; a schema of a newer draft takes three times
+# Airflow checks the schema of each Param of each DAG. A schema of a newer draft takes three times
 # as long.
 _DRAFT = {"$schema": "http://json-schema.org/draft-07/schema#"}
 
@@ -45,7 +45,7 @@ BEFORE_ANY_RUN = datetime(2024, 1, 1, tzinfo=UTC)
 def pipeline_dags(loaded: files.Loaded | None = None) -> dict[str, DAG]:
     """Return the pipelines' DAGs by their ids, of those that are loaded, or else asked for.
 
-    The DAG of an invalid file shows the errors in Airflow's UI; it never affects other pipelines.
+    The DAG of an invalid file shows the errors in Airflow's UI. It never affects other pipelines.
     """
     found = asked_for() if loaded is None else loaded
     dags = (_dag_or_errors(name, spec) for name, spec in found.items())
@@ -55,7 +55,7 @@ def pipeline_dags(loaded: files.Loaded | None = None) -> dict[str, DAG]:
 def asked_for() -> files.Loaded:
     """Load the pipelines whose DAGs Airflow wants: all of them, or only that of a task.
 
-    Airflow reads the DAG file for each task anew; a thousand DAGs take seconds.
+    Airflow reads the DAG file for each task anew. A thousand DAGs take seconds.
     """
     only = get_parsing_context().dag_id
     return files.load_all(name for name in files.names() if not only or dag_id(name) == only)
@@ -136,7 +136,7 @@ def replay_tasks(run_of: tasks.RunOf) -> None:
         # A branch skips the direct downstream tasks that it does not return.
         return [flow.spark_step, "publish"]
 
-    # Stage or send is always skipped; other trigger rules would then skip `publish`, too.
+    # Stage or send is always skipped. Other trigger rules would then skip `publish`, too.
     _steps(run_of, plan(), list(flows.FLOWS.values()), publish_sealed="all_done")
 
 
@@ -151,7 +151,7 @@ def _steps(
     """Add the tasks to the current DAG, with a Spark task for each kind.
 
     `publish_sealed`: the trigger rule by which `publish` commits sealed chunks although the Spark
-    task has failed; `verdict` then fails the run. `publish` is then downstream of `plan`, too, to
+    task has failed. `verdict` then fails the run. `publish` is then downstream of `plan`, too, to
     be skipped with the Spark task if there is nothing to do.
     """
     rule = publish_sealed or "all_success"
@@ -260,7 +260,7 @@ def _schedule_of_wrong(said: Mapping[str, str] | None) -> CronDataIntervalTimeta
 
 
 def _fenced(complaint: object) -> str:
-    # Airflow's page truncates longer texts; a fence in the text would end the code block.
+    # Airflow's page truncates longer texts. A fence in the text would end the code block.
     text = str(complaint)[:_MAX_COMPLAINT].replace("```", "'''")
     return f"```\n{text}\n```"
 

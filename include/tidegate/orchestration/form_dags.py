@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from tidegate.runs.run import EgressRun, Run
 
-# Airflow refuses other values when the form is submitted; the plan task checks the rest.
+# Airflow refuses other values when the form is submitted. The plan task checks the rest.
 _NAME = "[A-Za-z0-9._-]"
 _OFFSETS = rf'\{{\s*"{_NAME}{{1,249}}"\s*:\s*\{{[\s0-9":,]*\}}\s*\}}'
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.,]+(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 _EDGE = rf"^\s*([0-9]+|{_OFFSETS}|{_TIME}|-[0-9]{{1,6}}[dhm])\s*$"
 _RANGE = rf"^{_NAME}{{1,249}}:[0-9]+:[0-9]+-[0-9]+$"
 TOPIC = rf"^(?!\.{{1,2}}$){_NAME}{{0,249}}$"
-"""The schema's pattern of a topic; empty means none."""
+"""The schema's pattern of a topic. Empty means none."""
 _EDGE_HELP = (
     'An offset for all partitions, offsets like {"flights": {"0": 123}}, a date, a time, like '
     "2026-03-14T00:00:00Z, or -1d, -6h, -30m before the run."

@@ -18,7 +18,7 @@ class ReportLink(BaseOperatorLink):  # type: ignore[misc]  # Airflow is not read
     name = "Report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the page's URL, relative to Airflow's; empty before there is a report."""
+        """Return the page's URL, relative to Airflow's. Empty before there is a report."""
         report = XCom.get_one(
             key="report", dag_id=ti_key.dag_id, task_id=operator.task_id, run_id=ti_key.run_id,
             map_index=ti_key.map_index,

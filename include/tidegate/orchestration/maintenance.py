@@ -161,7 +161,7 @@ def refuse_runs_without_file(context: Context) -> None:
 
 
 def run_step(name: str, context: Context) -> None:
-    """Run a step for one pipeline or for all; fail at the end, naming each failed pipeline."""
+    """Run a step for one pipeline or for all. Fail at the end, naming each failed pipeline."""
     from tidegate.lake.sweeping import ABANDON_AFTER
     from tidegate.orchestration import connections
 

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 class TidegateRunOperator(SparkOperator):
     """Carries out a whole run of a pipeline: plan, stage or send, publish, verdict.
 
-    `pipeline` is the name of a pipeline file, which is read when the task runs; it may be a
+    `pipeline` is the name of a pipeline file, which is read when the task runs. It may be a
     template. `max_records` are the offsets per commit, of an egress the rows of the run;
     `max_chunks` (ingest) is the most commits; `resend` (egress) also sends changed files whose
     names were sent. Other arguments are Airflow's own; ValueError for those of Spark, which the
@@ -89,7 +89,7 @@ class TidegateRunOperator(SparkOperator):
             )
 
     def _run(self, spec: Spec, context: Context) -> Run | EgressRun:
-        """Return the run of this task instance; its plan is found by DAG, task and run."""
+        """Return the run of this task instance. Its plan is found by DAG, task and run."""
         ti = context["ti"]
         is_mapped = ti.map_index is not None and ti.map_index >= 0
         if is_mapped and not isinstance(spec, Ingest):
@@ -117,7 +117,7 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
     committed, its file is in `data/`, or its offset is in a gap of the ledger. Records with an
     earlier timestamp that are written later are not waited for.
 
-    `until` is a datetime with a zone, or an ISO 8601 text; `pipeline`, `topic` and `until` may be
+    `until` is a datetime with a zone, or an ISO 8601 text. `pipeline`, `topic` and `until` may be
     templates. By default it checks once a minute, and is rescheduled in between. It reads the
     ledger; only if no run has committed anything since `until`, it asks the broker whether there is
     anything new. A store or a broker that does not answer is asked again at the next check.

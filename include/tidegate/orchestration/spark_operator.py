@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
-    """Runs applications by the provider's spark-submit; they end with the task.
+    """Runs applications by the provider's spark-submit. They end with the task.
 
     `spark` is set before the first one is submitted.
     """

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def airflow_errors() -> Iterator[None]:
-    """Fail at once on terminal errors; let Airflow retry the others."""
+    """Fail at once on terminal errors. Let Airflow retry the others."""
     try:
         yield
     except TidegateError as error:
@@ -83,7 +83,7 @@ def new_run(
 
 
 def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> Run | EgressRun:
-    """Return the run of a task instance; `dag_id` and Airflow's run id identify its plan."""
+    """Return the run of a task instance. `dag_id` and Airflow's run id identify its plan."""
     from tidegate.connections import of_run
     from tidegate.orchestration import connections, deployment
 
@@ -116,7 +116,7 @@ def refuse_unknown(context: Context, known_params: Collection[str]) -> None:
 
 
 def _interval(context: Context) -> DataInterval | None:
-    """Return the run's data interval; None if a manual run has none, or an empty one."""
+    """Return the run's data interval. None if a manual run has none, or an empty one."""
     edges = context.get("data_interval_start"), context.get("data_interval_end")
     # Airflow's are pendulum's, whose arithmetic differs.
     start, end = (each and datetime.fromisoformat(each.isoformat()) for each in edges)
@@ -138,7 +138,7 @@ def params_of(context: Context) -> dict[str, Any]:
 
 
 def plan(run_of: RunOf, context: Context) -> bool:
-    """Freeze the run's plan; return whether it has work, else the other tasks are skipped."""
+    """Freeze the run's plan. Return whether it has work, else the other tasks are skipped."""
     from tidegate.orchestration import connections
 
     with airflow_errors():
@@ -226,7 +226,7 @@ class SparkTask(SparkOperator):
 
 
 def publish(run_of: RunOf, context: Context) -> None:
-    """Commit what is sealed; put offsets and report into XCom, and an event to each asset."""
+    """Commit what is sealed. Put offsets and report into XCom, and an event to each asset."""
     with airflow_errors():
         run = run_of(context)
         published = flows.of(run.spec).publish(run)
@@ -274,7 +274,7 @@ def verdict(run_of: RunOf, context: Context) -> None:
 
 
 def outlets(spec: Spec) -> list[Asset | AssetAlias]:
-    """Return the assets that a publish task updates; an alias for a topic pattern."""
+    """Return the assets that a publish task updates. An alias for a topic pattern."""
     assets = [asset(spec.name, topic) for topic in flows.topics(spec)]
     return assets or [AssetAlias(f"tidegate://{spec.name}")]
 

@@ -93,7 +93,7 @@ def _complaint(error: Any, path: list[str], known_keys: Mapping[str, list[str]])
 
 
 def quoted(value: Any) -> str:
-    """Return a value as text, shortened; nothing for a collection, unless it is empty."""
+    """Return a value as text, shortened. Nothing for a collection, unless it is empty."""
     if isinstance(value, dict | list | tuple | set | bytes) and value:
         return ""
     text = repr(value)
@@ -114,7 +114,7 @@ def _known_instead(path: list[str], known_keys: Mapping[str, list[str]]) -> str:
 
 
 def _in_our_words(error: Any, key: str) -> str:
-    """Return what is wrong with a value; pydantic's words are about Python."""
+    """Return what is wrong with a value. Pydantic's words are about Python."""
     kind, value, last = error["type"], error["input"], key.rpartition(".")[2]
     if kind == "value_error":
         return str(error["msg"]).removeprefix("Value error, ")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class Source(Strict):
     """What is sent: files below a root, or the lake of an ingest pipeline.
 
-    `columns` is a schema in Spark's DDL, which CSV must have; without it Parquet has its own, and
+    `columns` is a schema in Spark's DDL, which CSV must have. Without it Parquet has its own, and
     JSON none.
     """
 

@@ -95,14 +95,14 @@ def examine(path: Path, environ: Mapping[str, str] = os.environ) -> Examined:
         raise BadFile("cannot be read: not UTF-8") from None
     except BadFile as error:
         raise BadFile(f"cannot be read: {error}") from None
-    except Exception as error:  # not foreseen by a check; its text may quote the file
+    except Exception as error:  # not foreseen by a check. Its text may quote the file
         raise BadFile(f"cannot be read: {type(error).__name__}") from None
 
 
 def examined(
     text: str, name: str, environ: Mapping[str, str], beside: Path | None = None
 ) -> Examined:
-    """Return what is in the text of a file with this name; BadFile if it is no mapping in YAML.
+    """Return what is in the text of a file with this name. BadFile if it is no mapping in YAML.
 
     Files of schemas are looked for in the directory `beside`, by default that of all pipelines.
     """

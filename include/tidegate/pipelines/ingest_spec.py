@@ -47,7 +47,7 @@ _LEVELS = ("read_committed", "read_uncommitted")
 
 _Word = Literal["earliest", "latest", "smallest", "largest", "beginning", "end"]
 StartOffset = Annotated[Whole, Field(ge=-2)]
-"""An offset; -2 is the log start, -1 the end."""
+"""An offset. -2 is the log start, -1 the end."""
 
 
 class StartAt(Strict):
@@ -149,11 +149,11 @@ class Ingest(Strict):
         return None
 
     def select(self, existing: Iterable[str]) -> tuple[str, ...]:
-        """Return the named topics, or those of `existing` that match; none of Kafka's own."""
+        """Return the named topics, or those of `existing` that match. None of Kafka's own."""
         return _selected(existing, vars(self))
 
     def partitions_of(self, topic: str) -> frozenset[int] | None:
-        """Return the partitions of a topic that the pipeline reads; None: all."""
+        """Return the partitions of a topic that the pipeline reads. None: all."""
         return None if self.assign is None else frozenset(self.assign.get(topic, ()))
 
     def with_topics(self, topics: tuple[str, ...]) -> Ingest:
@@ -167,7 +167,7 @@ class Ingest(Strict):
 
     @property
     def decoding(self) -> dict[str, Decoding]:
-        """How records are decoded, by topic; `*` stands for all others."""
+        """How records are decoded, by topic. `*` stands for all others."""
         return {topic: each.decoding for topic, each in self.decode.items()}
 
     def parquet(self, max_records_per_file: int) -> ParquetSettings:

@@ -27,7 +27,7 @@ def ingest(
     kafka: str,
     decode: Mapping[str, Decoder] | None = None,
 ) -> str:
-    """Return the text of an ingest pipeline's file; what it is given is not checked.
+    """Return the text of an ingest pipeline's file. What it is given is not checked.
 
     `decode` are proposed decoders of values, by topic.
     """
@@ -76,7 +76,7 @@ def egress(
     kafka: str,
     columns: str | None = None,
 ) -> str:
-    """Return the text of an egress pipeline's file; `source` is a path or an ingest pipeline.
+    """Return the text of an egress pipeline's file. `source` is a path or an ingest pipeline.
 
     `columns` are proposed for `source.columns`: a comment where the format has no need of them,
     else the value, or an example.

@@ -93,7 +93,7 @@ _NOT_CRON = (
 
 
 def pipeline_name(name: str) -> str:
-    """Return a name that a pipeline may have; ValueError if it may not."""
+    """Return a name that a pipeline may have. ValueError if it may not."""
     if not is_pipeline_name(name):
         raise ValueError(
             "a name begins with a small letter and has small letters, digits, _ and -, 64 at most, "
@@ -191,7 +191,7 @@ def _no_quoted_text(sql: str) -> str:
 
 
 def _no_quoted(sql: str, text: str, kind: str) -> str:
-    """Return an expression; ValueError if it is nothing but such a text, in quotes of SQL."""
+    """Return an expression. ValueError if it is nothing but such a text, in quotes of SQL."""
     if found := re.fullmatch(rf"""\s*(['"])({text})\1\s*""", sql):
         raise ValueError(f"is {kind}: in YAML with one pair of quotes: '{found[2]}'")
     return sql

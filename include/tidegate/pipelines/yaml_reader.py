@@ -2,7 +2,7 @@
 
 Values that YAML 1.1 reads in an unexpected way (`010` as 8, `1:30` as 90, impossible dates) stay
 text, which the spec then refuses. Aliases, which can make a small file expand without limit, are
-refused; keys given twice are complaints.
+refused. Keys given twice are complaints.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEFT_AS_TEXT = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp"}
 
 
 class BadFile(Exception):
-    """The text is not valid YAML for a pipeline file; the message has the place, but no text."""
+    """The text is not valid YAML for a pipeline file. The message has the place, but no text."""
 
 
 class _Loader(_SafeLoader):
@@ -40,7 +40,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-01234567
 
 
 def read(text: str) -> tuple[Any, list[str]]:
-    """Return the document, and complaints about keys; BadFile if it cannot be parsed."""
+    """Return the document, and complaints about keys. BadFile if it cannot be parsed."""
     try:
         _refuse_aliases_and_depth(text)
         loader = _Loader(text)

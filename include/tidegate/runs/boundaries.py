@@ -40,7 +40,7 @@ def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[
     """Return the boundary of each time: the frozen one, or the one that would be frozen now.
 
     In each partition it is the lowest offset of a record in Kafka or a row in the lake whose
-    timestamp is at or after the time; the end if there is none. Adds to `complaints` where staged
+    timestamp is at or after the time. The end if there is none. Adds to `complaints` where staged
     rows, expired in Kafka and not yet committed, could decide it. Writes nothing.
     """
     found = {t: b for t in times if (b := _near(topic, t).frozen)}
@@ -82,7 +82,7 @@ def _near(topic: Topic, time: datetime) -> Neighbours:
 
 
 def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[int, int | None]]:
-    """Return by time and partition the first offset at or after the time; None if there is none."""
+    """Return by time and partition the first offset at or after the time, or None."""
     asked = {topic.name: topic.marks}
     found = topic.kafka.offsets_at(asked, [milliseconds(time) for time in times])
     return {

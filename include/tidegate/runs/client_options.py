@@ -31,7 +31,7 @@ def effective(
     has not the default of Spark or Kafka. `of_spark` are those of the Spark connection.
 
     By name its value and its origin: pipeline, connection or tidegate. No setting of the table can
-    be secret; other settings of Spark may be, and have None as their value.
+    be secret. Other settings of Spark may be, and have None as their value.
     """
     found = _of_source(spec, kafka) if spec.kind == "ingest" else _of_sink(spec, kafka)
     given = {
@@ -58,7 +58,7 @@ def _of_source(spec: IngestSpec, kafka: Kafka) -> dict[str, Effective]:
 
 
 def _of_sink(spec: EgressSpec, kafka: Kafka) -> dict[str, Effective]:
-    """Return those of the sink; what Tidegate derives from the others is Tidegate's."""
+    """Return those of the sink. What Tidegate derives from the others is Tidegate's."""
     found = merged(Place.SINK, spec.target.settings, kafka.options)
     chosen = producer_settings.settings(spec.target.producer_settings, kafka.options)
     derived = {
@@ -73,7 +73,7 @@ def client_name(spec: Spec, *by: str) -> str:
     """Return what a pipeline's clients call themselves, in the broker's log and for its quotas,
     unless their connection has a `client.id`.
 
-    `by` are the step, the run id and the attempt; characters that a metric's name cannot have
+    `by` are the step, the run id and the attempt. Characters that a metric's name cannot have
     become `_`, and a long run id is cut.
     """
     parts = [re.sub("[^a-zA-Z0-9._-]", "_", part)[:_LONGEST] for part in (spec.name, *by)]

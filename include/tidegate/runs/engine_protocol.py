@@ -23,7 +23,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Unknown:
-    """The end of the application is not proven; `why` is half a sentence for a message."""
+    """The end of the application is not proven. `why` is half a sentence for a message."""
 
     why: str
 
@@ -40,7 +40,7 @@ class Application(Protocol):
         """
 
     def read(self, name: str) -> str | None:
-        """Return an answer of the application, also after `run` has raised; None if it gave none.
+        """Return an answer of the application, also after `run` has raised. None if it gave none.
 
         Only while the block of `Engine.application` lasts.
         """
@@ -66,7 +66,7 @@ class Engine(Protocol):
 
     @property
     def tasks_at_once(self) -> int | None:
-        """The number of tasks that run at once; None if it is not known before the start."""
+        """The number of tasks that run at once. None if it is not known before the start."""
 
     def refuse(self, conf: Mapping[str, str]) -> None:
         """Raise ConfigurationError, with all complaints, if an application could not run.

@@ -1,7 +1,7 @@
 """What a run asks of a Kafka cluster.
 
 Each method may raise BrokerError, BrokerUnreachable, NotAuthenticated or NotAuthorised. Offsets are
-half-open ranges; times are milliseconds since 1970, in UTC. `isolation` is `read_committed` or
+half-open ranges. Times are milliseconds since 1970, in UTC. `isolation` is `read_committed` or
 `read_uncommitted`.
 """
 
@@ -19,7 +19,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import Scan
 
 FirstOffsets = Mapping[str, Mapping[int, int | None]]
-"""By topic and partition the first offset at or after a time; None if no record is that late."""
+"""By topic and partition the first offset at or after a time. None if no record is that late."""
 
 
 class Kafka(Protocol):
@@ -45,13 +45,13 @@ class Kafka(Protocol):
         """Return what a client calls itself: the connection's `client.id`, or else this name."""
 
     def to_json(self) -> dict[str, str | None]:
-        """Return which cluster it is, and who logs in; nothing of it is secret."""
+        """Return which cluster it is, and who logs in. Nothing of it is secret."""
 
     def topics(self) -> Sequence[str]:
         """Return the names of all topics that may be seen."""
 
     def nearest(self, missing: Iterable[str]) -> str:
-        """Return the end of a message that offers topics with similar names; it may be empty."""
+        """Return the end of a message that offers topics with similar names. It may be empty."""
 
     def survey(self, topics: Iterable[str], isolation: str) -> Survey:
         """Return identities and watermarks of those of the topics that there are."""
@@ -97,7 +97,7 @@ class Kafka(Protocol):
         """Return by topic and partition when a transaction began that holds up readers."""
 
     def mean_size(self, ranges: Sequence[OffsetRange], isolation: str) -> float | None:
-        """Return the largest mean size of the records of a range, in bytes; None: not known."""
+        """Return the largest mean size of the records of a range, in bytes. None: not known."""
 
     def committed(self, group: str) -> Mapping[str, Mapping[int, int]]:
         """Return the offsets that a consumer group has committed, by topic and partition."""
@@ -148,12 +148,12 @@ class JavaCluster(Protocol):
         """The token with which Spark logs in, or None if it uses the connection's own login."""
 
     def for_java(self, directory: Path) -> JavaClient:
-        """Return what Java's client needs; the engine writes its files into `directory`."""
+        """Return what Java's client needs. The engine writes its files into `directory`."""
 
     def watch(
         self, target_ids: Mapping[str, str], stop: Callable[[], object]
     ) -> AbstractContextManager[Watch]:
         """Watch brokers and target topics while a block runs, and call `stop` once if it must end.
 
-        `target_ids` has the topic ids that were planned, by topic; it may be empty.
+        `target_ids` has the topic ids that were planned, by topic. It may be empty.
         """

@@ -32,8 +32,8 @@ def keep(
 ) -> None:
     """Write the full report of a run that had work, unless one exists. Never raises.
 
-    `note` is the plan's note; `details` returns the fields that depend on the kind of pipeline.
-    With `is_new` no existing report is looked up; one that exists is still not overwritten.
+    `note` is the plan's note. `details` returns the fields that depend on the kind of pipeline.
+    With `is_new` no existing report is looked up. One that exists is still not overwritten.
     """
     path = layout.report(run.key, summary["generation"])
     if not plan.has_work and not plan.left_out:
@@ -57,5 +57,5 @@ def keep(
 
 
 def read(store: Store, run_key: str, generation: int) -> Mapping[str, Any] | None:
-    """Return a run's full report; None if there is none."""
+    """Return a run's full report, or None if it was not kept."""
     return json_documents.read(store, layout.report(run_key, generation), dict, number=FORMAT)

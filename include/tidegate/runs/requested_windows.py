@@ -36,7 +36,7 @@ def parsed_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
 
 
 def without_files(pipeline: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is given of a window to replay; ConfigurationError if files are named, too."""
+    """Return what is given of a window to replay. ConfigurationError if files are named, too."""
     if given.get("files"):
         raise ConfigurationError(
             f"pipeline {pipeline!r} has a lake, not files: give a window, by start and end"

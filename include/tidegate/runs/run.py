@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Mirror(Protocol):
-    """A copy of the offsets for users (Airflow's Variables); the ledger alone is authoritative."""
+    """A copy of the offsets for users (Airflow's Variables). The ledger alone is authoritative."""
 
     def read(self, name: str) -> str | None: ...
 
@@ -52,10 +52,10 @@ class Senders(Protocol):
         """Give the name of a new attempt: this process is its sender while the block lasts."""
 
     def identity(self, application: Mapping[str, str] | None) -> dict[str, Any]:
-        """Return who this process is, for a claim; `application` may outlive it."""
+        """Return who this process is, for a claim. `application` may outlive it."""
 
     def doubt(self, claim: Claim, engine: Engine, store: Store) -> str | None:
-        """Return why the sender of an open claim is not proven dead; None is the proof.
+        """Return why the sender of an open claim is not proven dead. None is the proof.
 
         An application that may outlive its submitter is ended by `engine`, which waits for its end.
         """
@@ -75,7 +75,7 @@ def replay_key(asked: Replay | FileReplay) -> str:
 class AnyRun:
     """One run of a pipeline. Its frozen plan is found by its key.
 
-    `window_date` is the date in the paths of the lake; `max_records` is per chunk. `stores` opens
+    `window_date` is the date in the paths of the lake. `max_records` is per chunk. `stores` opens
     its lake, and those of other pipelines. `engine` runs Spark.
     """
 
@@ -108,9 +108,9 @@ class AnyRun:
 
 @dataclass(frozen=True)
 class Run(AnyRun):
-    """A run of an ingest pipeline; `asked` is the request.
+    """A run of an ingest pipeline. `asked` is the request.
 
-    It plans at most `max_chunks` chunks; the rest is left to later runs.
+    It plans at most `max_chunks` chunks. The rest is left to later runs.
     """
 
     spec: IngestSpec
@@ -145,7 +145,7 @@ class Run(AnyRun):
 
 @dataclass(frozen=True)
 class EgressRun(AnyRun):
-    """A run of an egress pipeline; `kafka` is the target's.
+    """A run of an egress pipeline. `kafka` is the target's.
 
     `senders` knows which processes send. `pipelines` has the pipeline whose lake is the source.
     `resend` also sends changed files whose names were sent. `asked` is what is to be sent again:
@@ -199,14 +199,14 @@ class OpenRun(Generic[AnyKind]):
         return self._latest
 
     def note(self, plan: Plan) -> Mapping[str, Any]:
-        """Return the note of a plan; empty if it has none. What this process wrote is not read."""
+        """Return the note of a plan. Empty if it has none. What this process wrote is not read."""
         latest = self._latest
         if latest is not None and latest.plan.id == plan.id and latest.note is not None:
             return latest.note
         return plans.note(self.store, plan.id) or {}
 
     def frozen_plan(self) -> Frozen:
-        """Return the run's plan of the highest generation; NotSealed if it never had one."""
+        """Return the run's plan of the highest generation. NotSealed if it never had one."""
         frozen = self.latest_plan()
         if frozen is None:
             raise NotSealed(
@@ -216,7 +216,7 @@ class OpenRun(Generic[AnyKind]):
         return frozen
 
     def freeze(self, plan: Plan, note: Mapping[str, Any]) -> Frozen:
-        """Make `plan` the run's next generation; return another process's plan if it was first."""
+        """Make `plan` the run's next generation. Return another process's plan if it was first."""
         for notice in self.run.spec.notices:
             logger.warning("%s: %s", self.run.spec.name, notice)
         generation = self._latest.generation + 1 if self._latest else 1

@@ -15,7 +15,7 @@ MOST_LISTED = 20
 
 @dataclass(frozen=True)
 class Planned:
-    """A run's living plan; `known` if it was frozen before this call."""
+    """A run's living plan. `known` if it was frozen before this call."""
 
     frozen: Frozen
     known: bool
@@ -27,7 +27,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class EarlyEnd:
-    """What a run that ended early leaves behind; `finished` if nothing of its plan is left to do.
+    """What a run that ended early leaves behind. `finished` if nothing of its plan is left to do.
 
     `planned`: it has a plan, which the same run id continues.
     """

@@ -33,7 +33,7 @@ def resolved(spec: IngestSpec, kafka: Kafka, fold: Fold) -> IngestSpec:
 
 
 def recorded(spec: IngestSpec, fold: Fold) -> IngestSpec:
-    """Return the spec with the topics of the ledger that its pattern matches; no broker call."""
+    """Return the spec with the topics of the ledger that its pattern matches. No broker call."""
     if spec.pattern is None:
         return spec
     return spec.with_topics(spec.select(fold.topic_ids))

@@ -1,4 +1,4 @@
-"""Variables that mirror offsets: rewritten if missing, unreadable or behind; refused if ahead."""
+"""Variables that mirror offsets: rewritten if missing, unreadable or behind. Refused if ahead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class Drift:
     """A Variable that differs from the ledger's cursors; for an egress, from its target's ends.
 
-    `state` is `missing`, `unreadable`, `behind` or `ahead`; `shown` is None if it has no offsets.
+    `state` is `missing`, `unreadable`, `behind` or `ahead`. `shown` is None if it has no offsets.
     """
 
     name: str
@@ -84,7 +84,7 @@ def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = 
 
 
 def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
-    """Rewrite Variables that are missing, unreadable or behind; CursorAhead if one is ahead."""
+    """Rewrite Variables that are missing, unreadable or behind. CursorAhead if one is ahead."""
     if mirror is NO_MIRROR:
         return
     found = drifts(mirror, spec, ledger)
@@ -132,7 +132,7 @@ def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
 
 
 def show(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
-    """Write the ledger's cursors to the Variables; return them by topic."""
+    """Write the ledger's cursors to the Variables. Return them by topic."""
     cursors = {topic: _cursors(spec, fold, topic) for topic in _topics(spec, fold)}
     shown = {topic: dict(offsets) for topic, offsets in cursors.items() if offsets}
     for topic, offsets in shown.items():

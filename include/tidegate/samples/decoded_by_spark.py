@@ -34,7 +34,7 @@ def decoded(
 
     A table has a row for each record, in their order: the columns of the decoding, `_undecodable`
     the last. It starts the connection's Spark on this machine, with `conf`, the pipeline's own
-    settings, which takes seconds; without topics it does not. Raises StageFailed, OutOfMemory, or
+    settings, which takes seconds. Without topics it does not. Raises StageFailed, OutOfMemory, or
     ConfigurationError.
     """
     if not records:

@@ -40,7 +40,7 @@ def peek(
 ) -> dict[str, Any]:
     """Return at most so many records of a topic in Kafka (contract: `peek --json`).
 
-    `start` is an offset, or a time with a zone, of each partition; without it they are the newest.
+    `start` is an offset, or a time with a zone, of each partition. Without it they are the newest.
     By the Spark of `decode_by` they have their typed columns, too, as Python's values.
     UnknownTopic and WindowRefused for what is not there, ConfigurationError for a topic that the
     pipeline does not decode. Writes nothing.

@@ -29,7 +29,7 @@ _PREFIX = "value_"
 
 
 class Proposal(NamedTuple):
-    """How the values of a topic can be decoded, by so many records; None: there is no proposal."""
+    """How the values of a topic can be decoded, by so many records. None: there is no proposal."""
 
     decoder: Decoder | None
     records: int
@@ -46,8 +46,8 @@ def fit(
 ) -> dict[str, dict[str, Any]]:
     """Return, by topic with records, what of a sample does not fit the declared columns.
 
-    `records` were sampled; `unfit` counts the reasons, as `_undecodable` has them: Spark decodes
-    the sample. `value` is how values can be decoded so that more of them fit; null if that is
+    `records` were sampled. `unfit` counts the reasons, as `_undecodable` has them: Spark decodes
+    the sample. `value` is how values can be decoded so that more of them fit. Null if that is
     declared, or not known. Raises the errors of a broker, and those of `decoded`.
     """
     sampled = sample_records(spec, kafka, resolved(spec, kafka, Fold()).topics, most)

@@ -1,7 +1,7 @@
 """The settings that Kafka's Java clients know, with the values that they take.
 
 Source: `ConsumerConfig`, `ProducerConfig` and `AdminClientConfig` of kafka-clients 3.9.2, the
-version beside Spark; a test compares the names. Where a client starts with a value and then cannot
+version beside Spark. A test compares the names. Where a client starts with a value and then cannot
 read, send or connect, the bounds here are narrower than its own.
 """
 

@@ -11,7 +11,7 @@ from tidegate.settings.table import TABLE
 
 
 class Origin(StrEnum):
-    """Who has given a value; the first one wins."""
+    """Who has given a value. The first one wins."""
 
     PIPELINE = "pipeline"
     CONNECTION = "connection"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 Check = Callable[[str], str | None]
-"""Returns what is wrong with a value, without quoting it; None: nothing."""
+"""Returns what is wrong with a value, without quoting it. None: nothing."""
 
 
 class Answer(StrEnum):
@@ -18,7 +18,7 @@ class Answer(StrEnum):
     TRANSLATED = "translated"
     """Passed on by another name or value, with a notice."""
     WARNED = "warned"
-    """Passed on, or without effect; a notice says what follows from it."""
+    """Passed on, or without effect. A notice says what follows from it."""
     REFUSED = "refused"
 
 
@@ -26,12 +26,12 @@ class Place(StrEnum):
     """Where a user gives a setting."""
 
     SOURCE = "options"
-    """`options` of an ingest pipeline: Spark's Kafka source; `kafka.…` goes to its consumer."""
+    """`options` of an ingest pipeline: Spark's Kafka source. `kafka.…` goes to its consumer."""
     SINK = "target.options"
-    """`target.options` of an egress: Spark's Kafka sink; `kafka.…` goes to its producer."""
+    """`target.options` of an egress: Spark's Kafka sink. `kafka.…` goes to its producer."""
     SPARK = "spark.conf"
     SENDING = "spark.conf of an egress"
-    """What an egress decides besides; all else is as in `spark.conf`."""
+    """What an egress decides besides. All else is as in `spark.conf`."""
     CONNECTION = "connection"
     """The extra of a Kafka connection in Airflow."""
 
@@ -161,7 +161,7 @@ _LEAST_HEAP = 450 * 1024**2
 
 
 def values(check: Check | None) -> str:
-    """Return which values a check takes; empty for one of a setting's own."""
+    """Return which values a check takes. Empty for one of a setting's own."""
     match check:
         case Whole(least, most) if most in (INT, LONG):
             return f"a whole number, at least {least}" if least > -INT else "a whole number"

@@ -23,7 +23,7 @@ DEFAULTS = {
     "delivery.timeout.ms": "120000",
     "request.timeout.ms": "30000",
 }
-"""Tidegate's own values for the producer; a given option wins."""
+"""Tidegate's own values for the producer. A given option wins."""
 READING = frozenset(
     {
         "fetchOffset.numRetries",

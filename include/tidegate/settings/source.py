@@ -29,7 +29,7 @@ DEFAULTS = {
     "max.partition.fetch.bytes": str(2 * 1024 * 1024),  # more falls out of the cores' caches
     "receive.buffer.bytes": "-1",  # else Spark sets 64 KiB, which throttles long round trips
 }
-"""Tidegate's own values for the consumer; a given option wins."""
+"""Tidegate's own values for the consumer. A given option wins."""
 _OUTSIDE = {
     "auto.offset.reset": "none",
     "fetch.max.bytes": "52428800",
@@ -218,7 +218,7 @@ def disagreements(
     """Return which valid settings a consumer, or the driver's admin client, refuses together, or
     with which they cannot work.
 
-    `connection` has those of the Kafka connection; None: they are not known. Only values that are
+    `connection` has those of the Kafka connection. None: they are not known. Only values that are
     known are compared.
     """
     defaults = dict(_COMPARED)

@@ -44,7 +44,7 @@ def complaint(version: str, columns: Collection[str], *, is_typed: bool) -> str 
 
 
 def complaint_of_decoding(version: str) -> str | None:
-    """Return why a Spark cannot decode keys and values into columns; None: it can."""
+    """Return why a Spark cannot decode keys and values into columns. None: it can."""
     if is_partial(version):
         return f"Spark {version}: `decode` needs Spark {_WHOLE} or later"
     return None

@@ -24,7 +24,7 @@ _BY_NAME: Mapping[tuple[Place, str], Setting] = {
 _GROUPS = tuple(each for each in TABLE if each.name.endswith(".*"))
 """Each is the answer to all names that begin as it does and have no other."""
 
-# `${env:X}`, `${env.X}`, `${x.y}`; `${X}` is a variable of the file that is not set.
+# `${env:X}`, `${env.X}`, `${x.y}`. `${X}` is a variable of the file that is not set.
 _EXPANDED_LATER = re.compile(r"\$\{(?![A-Za-z_][A-Za-z0-9_]*(?::-|\}))")
 _OF_SPARK = (Place.SPARK, Place.SENDING)
 
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def find(place: Place, name: str) -> Setting | None:
-    """Return the setting of this name at a place; options have names in any letter case."""
+    """Return the setting of this name at a place. Options have names in any letter case."""
     found = _BY_NAME.get((place, name.lower()))
     if place is Place.SENDING and not found:
         found = _BY_NAME.get((Place.SPARK, name.lower()))
@@ -161,7 +161,7 @@ def _advice(setting: Setting) -> str:
 
 
 def _unknown(place: Place, name: str) -> str | None:
-    """Return the complaint about a name that is not in the table; None if it may pass."""
+    """Return the complaint about a name that is not in the table. None if it may pass."""
     if place in _OF_SPARK:
         return _unknown_to_spark(name)
     known = [

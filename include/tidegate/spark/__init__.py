@@ -1,1 +1,1 @@
-"""What runs inside a Spark application; it needs only PySpark, the core and the errors."""
+"""What runs inside a Spark application. It needs only PySpark, the core and the errors."""

@@ -19,14 +19,14 @@ JOB = "job.encrypted"
 FAILURE = "failure"
 """Why an application has failed, in one line without secrets."""
 ReadAnswer = Callable[[str], str | None]
-"""Returns an answer by its name; None: there is none."""
+"""Returns an answer by its name, or None."""
 
 
 class Answers(Protocol):
     """A directory of an attempt's own."""
 
     def read(self, name: str) -> str | None:
-        """Return what was answered; None: nothing."""
+        """Return what was answered. None: nothing."""
 
     def create(self, name: str, text: str = "") -> None:
         """Write an answer: durable when this returns, and there as a whole or not at all."""
@@ -68,7 +68,7 @@ class LocalAnswers:
             os.close(descriptor)
 
     def take(self, name: str) -> bytes:
-        """Return the content of a file, and delete it; FileNotFoundError if it is not there."""
+        """Return the content of a file, and delete it. FileNotFoundError if it is not there."""
         path = self._directory / name
         content = path.read_bytes()
         path.unlink()
@@ -76,7 +76,7 @@ class LocalAnswers:
 
 
 class HadoopAnswers:
-    """Answers in a bucket, by Hadoop's file system; an object appears when it is closed."""
+    """Answers in a bucket, by Hadoop's file system. An object appears when it is closed."""
 
     def __init__(self, directory: HadoopDirectory) -> None:
         self._directory = directory

@@ -56,7 +56,7 @@ def without(job: EgressJob, names: Iterable[str]) -> EgressJob:
 
 
 def blamed(spark: SparkSession, job: EgressJob, error: Exception) -> dict[str, str]:
-    """Return the files for which the job has failed, with the reasons; none if it was no file.
+    """Return the files for which the job has failed, with the reasons. None if it was no file.
 
     Each fails also alone: they are found by bisection, and no more than MOST.
     """
@@ -134,7 +134,7 @@ def _failure(spark: SparkSession, job: EgressJob) -> Exception | None:
 
 
 def _why(source: RowSource, error: Exception) -> str | None:
-    """Return why the file that has been read is bad; None if the error does not blame it."""
+    """Return why the file that has been read is bad. None if the error does not blame it."""
     if is_temporary(error) or isinstance(error, ParseException):
         return None
     if isinstance(error, AnalysisException) or first_match(UNREADABLE, error):

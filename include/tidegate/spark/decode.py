@@ -15,7 +15,7 @@ from tidegate.spark.received_job import received
 
 
 def main(*args: str) -> int:
-    """Write the rows of the job's samples, as Parquet; return the exit code."""
+    """Write the rows of the job's samples, as Parquet. Return the exit code."""
     job, answers = received(DecodeJob, args)
     try:
         spark = session.start("tidegate sample")

@@ -64,5 +64,5 @@ def hidden(column: str, what: str) -> str:
 
 
 def no_utf8(text: Column) -> Column:
-    """Return the reason for a text that is not UTF-8; null for others."""
+    """Return the reason for a text that is not UTF-8. Null for others."""
     return F.when(~F.is_valid_utf8(text), F.lit("no UTF-8"))

@@ -16,7 +16,7 @@ from tidegate.spark.decoded import fields_of, hidden
 def decoded(rows: DataFrame, decoding: Decoding) -> DataFrame:
     """Return rows with the columns of a decoding, `_undecodable` last.
 
-    That column is null for a record that fits; else it has the fields that do not, and why. A key
+    That column is null for a record that fits. Else it has the fields that do not, and why. A key
     or a value that is null has nothing to decode. Raises OtherFormat for a format that is not here.
     """
     from tidegate.spark import formats

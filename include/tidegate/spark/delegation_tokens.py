@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class _Token:
-    """A token in use; `expiry` and `last`, the end of renewals, are times of this machine's clock.
+    """A token in use. `expiry` and `last`, the end of renewals, are times of this machine's clock.
 
     The broker's clock may differ: only its durations are used.
     """
@@ -77,7 +77,7 @@ class _Token:
         self.expiry = done.expiryTimestamp().get() / 1000 + self._skew
 
     def cancel(self) -> None:
-        """Make the token invalid; it is not an error if it has expired."""
+        """Make the token invalid. It is not an error if it has expired."""
         try:
             options = self._jvm.org.apache.kafka.clients.admin.ExpireDelegationTokenOptions()
             done = self._admin.expireDelegationToken(self._hmac, options.expiryTimePeriodMs(-1))
@@ -102,7 +102,7 @@ class NoToken(Exception):
 
 
 class Tokens:
-    """The tokens of an application; `expected` are of clusters for which Spark obtains them."""
+    """The tokens of an application. `expected` are of clusters for which Spark obtains them."""
 
     def __init__(self, tokens: Sequence[_Token] = (), expected: Sequence[Login] = ()) -> None:
         self._tokens, self._expected = tokens, expected
@@ -136,7 +136,7 @@ class Tokens:
         if context.master.partition("[")[0] == "local":
             hadoop.addDelegationTokens(data, scala.conf())
             return
-        # To executors that are registered; others get the tokens when they ask for settings.
+        # To executors that are registered. Others get the tokens when they ask for settings.
         backend.updateDelegationTokens(data)
         if not scala.conf().getBoolean("spark.dynamicAllocation.enabled", False):
             _wait_for_executor(backend)
@@ -195,7 +195,7 @@ def _send_again(backend: Any, data: bytes) -> None:
 
 @contextmanager
 def obtained(logins: Sequence[Login], records: int) -> Iterator[Tokens]:
-    """Yield the tokens of these clusters; renew them meanwhile, and cancel them at the end.
+    """Yield the tokens of these clusters. Renew them meanwhile, and cancel them at the end.
 
     To be entered before Spark's context starts, so that no executor starts without tokens.
     `records` is about how many the application reads or writes: a warning tells that a token may
@@ -249,7 +249,7 @@ def _obtain(jvm: Any, conf: Any, login: Login) -> _Token:
 
 
 def _terminal(error: Py4JJavaError, login: Login) -> Exception | None:
-    """Return the error of a login or request that a retry would not mend; None: it may pass."""
+    """Return the error of a login or request that a retry would not mend. None: it may pass."""
     causes = {each.getClass().getSimpleName(): each.getMessage() for each in java_causes(error)}
     of = f"{login.name}: no delegation token:"
     if is_refused_login(error):

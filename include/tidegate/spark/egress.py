@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 def main(*args: str) -> int:
-    """Send the rows of the job that the arguments name; return the exit code."""
+    """Send the rows of the job that the arguments name. Return the exit code."""
     job, answers = received(EgressJob, args)
     try:
         with delegation_tokens.obtained(job.logins, job.records) as tokens:
@@ -61,7 +61,7 @@ def main(*args: str) -> int:
 def attempt(
     spark: SparkSession, job: EgressJob, answers: Answers, tokens: Tokens = NO_TOKENS
 ) -> int:
-    """Send a plan's rows; return 0 and answer DONE, or return 1.
+    """Send a plan's rows. Return 0 and answer DONE, or return 1.
 
     When the rows are refused, REFUSED says why. A failure is logged as one last line.
     """
@@ -82,7 +82,7 @@ def attempt(
 
 
 def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any]:
-    """Send the plan's rows that the target lacks; return what was proven of them.
+    """Send the plan's rows that the target lacks. Return what was proven of them.
 
     Raises Refused when rows cannot be sent: then, none was sent by this attempt. Answers
     SENDING before the first record.
@@ -196,7 +196,7 @@ def order_rows(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, An
 def write_records(
     job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int
 ) -> list[Any] | None:
-    """Send rows; return what is observed of them, if anything."""
+    """Send rows. Return what is observed of them, if anything."""
     options = producer_settings.render(
         job.options,
         job.producer,

@@ -9,11 +9,11 @@ from tidegate.core.offsets import Window
 from tidegate.spark.job_files import KafkaJob
 
 DONE = "done.json"
-"""What was sent and verified; without this file the attempt does not count."""
+"""What was sent and verified. Without this file the attempt does not count."""
 REFUSED = "refused.json"
 """Why nothing may be sent: bad rows, an unreadable file, columns that do not fit."""
 SENDING = "sending"
-"""Created before the first record is sent; if it is absent, nothing was sent."""
+"""Created before the first record is sent. If it is absent, nothing was sent."""
 WHOLE = "*"
 """In place of a column's expression: the whole row of a file, as JSON."""
 LINE = "**"
@@ -74,7 +74,7 @@ class TargetTopic:
 class EgressJob(KafkaJob):
     """The rows to send, how they become records, and the target.
 
-    `producer` are options of the producer; `reading` are further ones of Spark's source, by which
+    `producer` are options of the producer. `reading` are further ones of Spark's source, by which
     the target is read back. `spark` is the minor version that the claim names. `resumed`: an
     earlier attempt has begun to send. `proof`: `counts`, where they can prove what was sent, or
     `full`. `mark` is a directory of the lake, in which SENDING is created before the first record.

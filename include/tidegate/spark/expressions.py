@@ -31,7 +31,7 @@ REFUSED = frozenset({"json_tuple", "schema_of_variant_agg", "session_window", "w
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 _PLAIN = f"{_CATALYST}.expressions."
-# What the parser leaves unresolved besides functions; not IDENTIFIER(…), which computes the name of
+# What the parser leaves unresolved besides functions. Not IDENTIFIER(…), which computes the name of
 # a function.
 _UNRESOLVED = frozenset(
     f"{_CATALYST}.analysis.Unresolved{name}"
@@ -117,7 +117,7 @@ def refuse_disallowed(spark: SparkSession, what: str, sql: str) -> None:
 
 
 def columns_named(spark: SparkSession, sql: str) -> set[str]:
-    """Return the columns that an expression names, in lower case; ALL stands for all of them."""
+    """Return the columns that an expression names, in lower case. ALL stands for all of them."""
     names: set[str] = set()
     for node in _nodes(spark, sql):
         kind = str(node.getClass().getName()).rpartition(".")[2]
@@ -168,7 +168,7 @@ def _not_repeatable(what: str, value: str) -> NotRepeatable:
 
 
 def _nodes(spark: SparkSession, sql: str) -> Iterator[Any]:
-    """Yield the nodes of an expression's tree; nothing if it does not parse."""
+    """Yield the nodes of an expression's tree. Nothing if it does not parse."""
     session: Any = spark._jsparkSession
     try:
         trees = [session.sessionState().sqlParser().parseExpression(sql)]

@@ -26,7 +26,7 @@ def located(path: str) -> str:
 
 
 class HadoopDirectory:
-    """A directory by its path or URL; `settings` are Hadoop's for writing into it."""
+    """A directory by its path or URL. `settings` are Hadoop's for writing into it."""
 
     def __init__(self, jvm: Any, hadoop_conf: Any, directory: str) -> None:
         self.settings: dict[str, str] = {}
@@ -74,7 +74,7 @@ class HadoopDirectory:
             raise OSError(f"could not rename {temporary} to {name}")
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a small file; None if it does not exist."""
+        """Return the content of a small file. None if it does not exist."""
         path = self._path(name)
         if not self._files.exists(path):
             return None

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def main(*args: str) -> int:
-    """Stage all chunks of the job that the arguments name, in order; return the exit code."""
+    """Stage all chunks of the job that the arguments name, in order. Return the exit code."""
     job, answers = received(IngestJob, args)
     doing, staged = "starting Spark", 0
     try:
@@ -58,7 +58,7 @@ def main(*args: str) -> int:
 
 
 def stage(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[str, Any]:
-    """Write one chunk into its directory, then `_done.json`; return the content of that file.
+    """Write one chunk into its directory, then `_done.json`. Return the content of that file.
 
     A directory without `_done.json` is an unfinished attempt. Spark raises AnalysisException when
     the directory has files already: they may be of another attempt.
@@ -91,7 +91,7 @@ def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
 def write(
     spark: SparkSession, job: IngestJob, chunk: Chunk, rows_of: Callable[[Chunk], DataFrame]
 ) -> Mapping[str, Any]:
-    """Write and count the chunk's rows, then write `_done.json`; return its content.
+    """Write and count the chunk's rows, then write `_done.json`. Return its content.
 
     `rows_of` returns the rows of a part of the chunk. Topics that are decoded alike are written
     together; of others the columns differ.

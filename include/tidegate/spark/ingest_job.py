@@ -13,7 +13,7 @@ from tidegate.spark.job_files import KafkaJob
 
 @dataclass(frozen=True)
 class Chunk:
-    """One chunk to stage; `directory` is its attempt's own path or URL and must not exist yet."""
+    """One chunk to stage. `directory` is its attempt's own path or URL and must not exist yet."""
 
     number: int
     window: Window

@@ -54,7 +54,7 @@ def read(spark: SparkSession, source: RowSource) -> RowFrame:
 def _filtered(rows: DataFrame, within: Column, where: str | None) -> DataFrame:
     """Return the rows within the window for which `where` is true.
 
-    `where` may fail on other rows and is not evaluated on them; nor are the expressions of the
+    `where` may fail on other rows and is not evaluated on them. Nor are the expressions of the
     pipeline, since the condition is false there and not null.
     """
     condition = within if where is None else F.when(within, F.expr(where))

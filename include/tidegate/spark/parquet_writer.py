@@ -72,7 +72,7 @@ def with_values(rows: DataFrame, fields: Sequence[PartitionField]) -> DataFrame:
     """Return rows with a column for each field, named as its directories.
 
     It is null where the value is, for a topic without such a column, and for a time that readers
-    may not know, outside of the years 1 to 9999; no value fails. Spark writes null as
+    may not know, outside of the years 1 to 9999. No value fails. Spark writes null as
     `__HIVE_DEFAULT_PARTITION__`, which readers take for null. The session's zone is UTC.
     """
     names = frozenset(rows.columns)

@@ -1,4 +1,4 @@
-"""Check every row before the first record is sent; a refusal names files and rows."""
+"""Check every row before the first record is sent. A refusal names files and rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DIGITS = re.compile("[0-9]+")  # reasons that differ in numbers are named once
 
 
 class Refused(Exception):
-    """Nothing may be sent; `files` are those that cannot be sent, with the reasons.
+    """Nothing may be sent. `files` are those that cannot be sent, with the reasons.
 
     The others may be sent by another plan.
     """
@@ -56,9 +56,9 @@ class Checked(NamedTuple):
 
 
 def preflight(spark: SparkSession, job: EgressJob) -> Checked:
-    """Check every row; bad ones are written to quarantine if the plan says so.
+    """Check every row. Bad ones are written to quarantine if the plan says so.
 
-    Raises Refused for what cannot be sent; all bad files are found first.
+    Raises Refused for what cannot be sent. All bad files are found first.
     """
     refuse_spark(spark, job)
     bad: dict[str, str] = {}
@@ -117,9 +117,9 @@ def _refused(bad: Mapping[str, str]) -> Refused:
 
 
 def read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:
-    """Read every row; return the records, and counts and digests of each file.
+    """Read every row. Return the records, and counts and digests of each file.
 
-    BadFiles for files that Spark does not read, or not as a whole; Refused for such a lake.
+    BadFiles for files that Spark does not read, or not as a whole. Refused for such a lake.
     """
     shaped = records.to_records(spark, job)
     _check_files_read(spark, job, shaped)
@@ -134,7 +134,7 @@ def read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[
 
 
 def _with_bad_rows(job: EgressJob, bad_rows: DataFrame) -> dict[str, str]:
-    """Return the files with rows that cannot be sent, the first of each named; Refused for a lake,
+    """Return the files with rows that cannot be sent, the first of each named. Refused for a lake,
     whose rows nobody corrects.
     """
     if job.source.is_lake:

@@ -38,7 +38,7 @@ def _short(text: str) -> str:
 
 
 def settings(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) -> dict[str, str]:
-    """Return the producer's settings; `connection` has options for Spark, as `kafka.…`.
+    """Return the producer's settings. `connection` has options for Spark, as `kafka.…`.
 
     Of a connection only what all clients know holds here: the rest of it is not of this producer.
     """
@@ -123,7 +123,7 @@ def compression(given: Mapping[str, str]) -> str:
 
 
 def largest_record(given: Mapping[str, str]) -> int | None:
-    """Return the maximum size of a record in bytes by these settings; None: no maximum."""
+    """Return the maximum size of a record in bytes by these settings. None: no maximum."""
     limits = [int(given[n]) for n in ("max.request.size", "buffer.memory") if n in given]
     return min(limits, default=None)
 
@@ -136,7 +136,7 @@ def render(
     largest_row: int,
     largest_batch: int,
 ) -> dict[str, str]:
-    """Return the sink's options; requests have room for a record of `largest_row` bytes.
+    """Return the sink's options. Requests have room for a record of `largest_row` bytes.
 
     `largest_batch` is the size in bytes that every target topic accepts. The producer splits a
     batch that the broker refuses, and a flush then returns before the pieces are sent: Spark would

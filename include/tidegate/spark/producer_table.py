@@ -37,7 +37,7 @@ class _Record(NamedTuple):
 
 
 def before(spark: SparkSession, job: EgressJob, rows: int) -> Tables | None:
-    """Look at the target before the first record; None if the plan is read back anyway.
+    """Look at the target before the first record. None if the plan is read back anyway.
 
     Only of what is sent as a whole, by one process: a producer for all tasks, none of which is run
     twice. `rows` are all that will be sent.
@@ -91,7 +91,7 @@ def _wanted(job: EgressJob, inputs: Sequence[Mapping[str, Any]]) -> dict[Place, 
 
 
 def ask_leaders(spark: SparkSession, job: EgressJob, *, is_before: bool) -> Tables:
-    """Return what the leaders say of all partitions; NotProven if they do not.
+    """Return what the leaders say of all partitions. NotProven if they do not.
 
     The elections enclose the tables: they are asked for first before sending, and last after it.
     """

@@ -35,7 +35,7 @@ class OrderBroken(Exception):
 
 
 def missing_rows(job: EgressJob, good: DataFrame, before: DataFrame) -> DataFrame:
-    """Return the rows that no earlier attempt has sent; OrderBroken if the order forbids that.
+    """Return the rows that no earlier attempt has sent. OrderBroken if the order forbids that.
 
     Within an ordered group (a target partition, or a key) the rows found should be its first ones.
     In a compacted topic rows may have been sent and be gone: there, all rows from the first missing
@@ -73,7 +73,7 @@ def verify(
     good: DataFrame,
     inputs: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Read back the plan's records and compare them with its rows; return the answer of the job.
+    """Read back the plan's records and compare them with its rows. Return the answer of the job.
 
     Raises ContentDiffers when they differ and
     no more records come; OrderBroken when they are out of order and the order is strict.
@@ -148,7 +148,7 @@ def _content(job: EgressJob) -> list[str]:
 
 
 def _equal(job: EgressJob, one: str, other: str) -> list[Column]:
-    """Return whether rows of two tables are the same; no headers equal an empty list."""
+    """Return whether rows of two tables are the same. No headers equal an empty list."""
 
     def of(table: str, name: str) -> Column:
         column = F.col(f"{table}.{name}")
@@ -208,7 +208,7 @@ def _compare(
     inputs: Sequence[Mapping[str, Any]],
     until: Offsets,
 ) -> tuple[Counts, Counts]:
-    """Return rows and duplicates per target partition; ContentDiffers if a row is missing.
+    """Return rows and duplicates per target partition. ContentDiffers if a row is missing.
 
     In a compacted topic a row may be gone if a later one of its key is there: it counts where that
     one is.
@@ -243,7 +243,7 @@ def _compare(
             f"read back: {lost} rows are not in the target as they are in the source, {unknown} "
             "records are of no row that was to be sent; the retry sends what is missing"
         )
-    # A row counts where its first record is; any other, in whichever partition and with whichever
+    # A row counts where its first record is. Any other, in whichever partition and with whichever
     # content, is a duplicate.
     first = right.groupBy(*IDENTITY).agg(F.min(F.struct("topic", "partition")).alias("at"))
     once = _counts(first, "at.topic", "at.partition")

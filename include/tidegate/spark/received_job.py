@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def received(kind: type[Job], args: tuple[str, ...]) -> tuple[Job, Answers]:
-    """Return the job that the arguments name, and where its answers go; the job is deleted there.
+    """Return the job that the arguments name, and where its answers go. The job is deleted there.
 
     In cluster mode the driver first names its container. From then on its end must be proven before
     another attempt may send. Raises FileNotFoundError for a job that was withdrawn.
@@ -65,7 +65,7 @@ def _taken(answers: LocalAnswers | HadoopAnswers) -> bytes:
 
 
 def _decrypted(content: bytes, key: bytes, jvm: Any) -> bytes:
-    """Return the plain bytes; Java does it, because the nodes' Python may have no cryptography."""
+    """Return the plain bytes. Java does it, because the nodes' Python may have no cryptography."""
     crypto = jvm.javax.crypto
     nonce = crypto.spec.GCMParameterSpec(_TAG_BITS, content[:_NONCE])
     cipher = crypto.Cipher.getInstance("AES/GCM/NoPadding")

@@ -193,7 +193,7 @@ def _compressed(job: EgressJob, size: Column) -> Column:
 
 
 def _incompressible(job: EgressJob) -> int | None:
-    """Return how many bytes grow by one if they do not compress; None without compression."""
+    """Return how many bytes grow by one if they do not compress. None without compression."""
     codecs = {
         producer_settings.compression(job.producer),
         *(each.compression for each in job.target.values()),
@@ -202,7 +202,7 @@ def _incompressible(job: EgressJob) -> int | None:
 
 
 def _reason(job: EgressJob) -> Column:
-    """Return the first reason why a row cannot be sent; null if there is none."""
+    """Return the first reason why a row cannot be sent, or null."""
     topics = list(job.target)
     limits = F.create_map(*(F.lit(x) for t in topics for x in (t, job.target[t].largest)))
     counts = F.create_map(*(F.lit(x) for t in topics for x in (t, job.target[t].partitions)))

@@ -21,7 +21,7 @@ _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 
 def start(app_name: str) -> SparkSession:
-    """Start the session; the options of spark-submit (master, memory, jars) hold."""
+    """Start the session. The options of spark-submit (master, memory, jars) hold."""
     return configure(create(app_name))
 
 
@@ -49,7 +49,7 @@ def configure(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")
     # With an open writer per topic, tasks need not sort by topic.
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(WRITERS))
-    # Java compiles no method of more than 8,000 bytes; Spark's limit is that of a class file.
+    # Java compiles no method of more than 8,000 bytes. Spark's limit is that of a class file.
     spark.conf.set("spark.sql.codegen.hugeMethodLimit", "8000")
     _pin(spark)
     return spark

@@ -12,7 +12,7 @@ OBSERVED = "sent"
 
 
 def save(frame: DataFrame, options: Mapping[str, str]) -> list[Any] | None:
-    """Write the records of a frame; return what was observed of them, in its order, if anything.
+    """Write the records of a frame. Return what was observed of them, in its order, if anything.
 
     This is what `save()` does in the end. It executes a copy of the frame, whose metrics nobody
     gets.

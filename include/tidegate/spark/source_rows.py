@@ -17,7 +17,7 @@ def select(
 ) -> DataFrame:
     """Return `columns` of every row (text is SQL, WHOLE or LINE), its identity, `fault`, `text`.
 
-    `file` is the plan's name of the file, or `<topic id>/<partition>` in a lake; `row` the position
+    `file` is the plan's name of the file, or `<topic id>/<partition>` in a lake. `row` the position
     in the file from 0, or the offset. Raises NotAllowed, NotComputable and NotRepeatable for an
     expression that may not be used, OtherFormat for files of a format that is not here.
     """

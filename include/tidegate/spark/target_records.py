@@ -179,7 +179,7 @@ def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | 
     found = all_records(spark, job, until)
     if found is None:
         return None
-    # The header is the last of its name; an agent in the producer may append its own behind it.
+    # The header is the last of its name. An agent in the producer may append its own behind it.
     behind = F.array_position(F.reverse(F.col("headers.key")), HEADER)  # 0: there is none
     value = F.get("headers", F.size("headers") - behind.cast("int"))["value"]
     # Others may have written a header of this name, with anything in it.

@@ -1,6 +1,6 @@
 """The division of a window into tasks: all cores are busy to the end, and files are few.
 
-A long range has tasks, and so files, of its own; short ranges share them.
+A long range has tasks, and so files, of its own. Short ranges share them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_GROUPS = 4  # each is planned by Spark on its own
 # Of each of its ranges a task keeps the last fetch until it ends: Spark closes no reader before.
 _FETCH = 1 << 20  # bytes at most, compressed: Kafka's max.partition.fetch.bytes
 _MOST_FETCHED = 32 << 20
-_FILE = 256 << 20  # bytes of as many records as a file has; their size is known by it
+_FILE = 256 << 20  # bytes of as many records as a file has. Their size is known by it
 _LEAST_RECORD = 300  # bytes: files have no more records while their size is known by a sample
 WRITERS = 8
 """Files that a task writes at the same time; for as many topics Spark sorts the rows, by topic."""

@@ -1,4 +1,4 @@
-"""Texts as values of their type, by the table of `core.value_texts`; null for all others."""
+"""Texts as values of their type, by the table of `core.value_texts`. Null for all others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCRATCH = "DECIMAL(38,19)"  # holds each mantissa of WITH_EXPONENT
 
 
 def typed(text: Column, kind: Type) -> Column:
-    """Return a text as a value of a type without parts; null if it does not fit.
+    """Return a text as a value of a type without parts. Null if it does not fit.
 
     The session's zone is UTC.
     """
@@ -56,7 +56,7 @@ def _with_seconds(time: Column) -> Column:
 def typed_by_options(text: Column, kind: Type, options: Mapping[str, str]) -> Column:
     """Return a text as a value of a type, by those options of a file reader that are given for it.
 
-    `options` are `dateFormat` and its like, in small letters; what they leave open the table says.
+    `options` are `dateFormat` and its like, in small letters. What they leave open the table says.
     """
     name = kind.name
     special = [options[each] for each in _OF_NUMBERS if each in options]
@@ -81,7 +81,7 @@ def _by_spark(text: Column, kind: Type, options: Mapping[str, str]) -> Column:
 
 
 def _without_groups(text: Column, locale: str) -> Column:
-    """Return a number of a language as that of JSON; null if its groups are not of three digits.
+    """Return a number of a language as that of JSON. Null if its groups are not of three digits.
 
     Spark's own reader ignores where they are: in German, 12.50 would be 1250.
     """
@@ -96,7 +96,7 @@ def _without_groups(text: Column, locale: str) -> Column:
 
 
 def within_type(value: Column, kind: Type) -> Column:
-    """Return a value; null for a time that others cannot read, and a number that is infinite.
+    """Return a value. Null for a time that others cannot read, and a number that is infinite.
 
     Many readers have no year before 1 or after 9999.
     """
@@ -123,7 +123,7 @@ def _decimal(text: Column, kind: Type) -> Column:
 
 
 def _exact(text: Column, kind: Type) -> Column:
-    """Return a number with an exponent; null if its type does not hold all of its digits.
+    """Return a number with an exponent. Null if its type does not hold all of its digits.
 
     Divided by the power of ten again, the value is the mantissa.
     """

@@ -19,7 +19,7 @@ _MOST_FILES = 64  # partitions, each with a digest, for which every row is asked
 
 
 def known(job: EgressJob) -> Inputs | None:
-    """Return what the look would find, of which no row is bad; None if that is not known.
+    """Return what the look would find, of which no row is bad. None if that is not known.
 
     The ledger has the rows of each partition, and manifests the largest record. Tombstones are
     sent, a target that is not compacted takes any key, and each partition of the one topic has its

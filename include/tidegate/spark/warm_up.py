@@ -30,9 +30,9 @@ _VALUES = {
     "int": "0",
     "timestamp": "timestamp_millis(id)",
 }
-"""An expression for a type of the lake's columns; null for another."""
+"""An expression for a type of the lake's columns. Null for another."""
 _MODES = (("true", "FALLBACK", "tu"), ("false", "NO_CODEGEN", "t"))
-"""Big windows are run with generated code; the writers for many topics and for one differ."""
+"""Big windows are run with generated code. The writers for many topics and for one differ."""
 _CLIENT = (
     "org/apache/kafka/clients/",
     "org/apache/kafka/common/",

@@ -28,7 +28,7 @@ class Container(Document):
 
 
 def own(environ: Mapping[str, str] = os.environ) -> Container | None:
-    """Return the container of this process; None outside YARN."""
+    """Return the container of this process. None outside YARN."""
     names = ("CONTAINER_ID", "NM_HOST", "NM_HTTP_PORT")
     identity, host, port = (environ.get(name) for name in names)
     if not identity or not host or not port:

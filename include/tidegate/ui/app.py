@@ -34,7 +34,7 @@ from tidegate.runs import report_store
 
 FORMAT = 1
 BAR = 200  # cells
-TIMEOUT = 15.0  # seconds for all pipelines together; a client gives up a dead broker after 8
+TIMEOUT = 15.0  # seconds for all pipelines together. A client gives up a dead broker after 8
 FRESH = 5.0  # seconds for which an answer is cached
 _AT_ONCE = 8
 _HEADERS = {
@@ -107,7 +107,7 @@ def page(pipelines: Readable) -> Response:
 
 @app.get("/status.json")
 def document(pipelines: Readable) -> Response:
-    """Return the documents of `tidegate status --json`; `error` where a pipeline has none."""
+    """Return the documents of `tidegate status --json`. `error` where a pipeline has none."""
     documents = [{k: v for k, v in each.items() if k != "bars"} for each in statuses(pipelines)]
     text = json.dumps({"format": FORMAT, "pipelines": documents}, default=str)
     return Response(text, media_type="application/json", headers=_HEADERS)
@@ -133,7 +133,7 @@ def report(
 
 
 def statuses(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the status of each pipeline, read in parallel; a timeout is that pipeline's error."""
+    """Return the status of each pipeline, read in parallel. A timeout is that pipeline's error."""
     answers = {name: _request(name) for name in names}
     wait(answers.values(), timeout=TIMEOUT)
     return [_result(name, answer) for name, answer in answers.items()]
@@ -164,7 +164,7 @@ def _request(name: str) -> Future[dict[str, Any]]:
 
 
 def _status(spec: Spec) -> dict[str, Any]:
-    """Return a status; a broker that did not answer for one pipeline is not asked by others."""
+    """Return a status. A broker that did not answer for one pipeline is not asked by others."""
     if isinstance(spec, Egress):
         return egress_status(spec, STORES, files, footers=False)
     kafka = connections.kafka(spec)

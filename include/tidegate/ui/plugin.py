@@ -12,7 +12,7 @@ class TidegatePlugin(AirflowPlugin):  # type: ignore[misc]
     fastapi_apps: ClassVar = [{"name": "Tidegate", "app": ui.serve, "url_prefix": "/tidegate"}]
     fastapi_root_middlewares: ClassVar = [{"name": "Tidegate", "middleware": ui.SignTriggers}]
     # At the top level: beside a second plugin it would move into a "Plugins" menu. The address is
-    # relative to Airflow's <base href>, so that it holds under any api.base_url; without the slash
+    # relative to Airflow's <base href>, so that it holds under any api.base_url. Without the slash
     # at its end Airflow's own catch-all route would answer.
     external_views: ClassVar = [
         {"name": "Tidegate", "href": "tidegate/", "url_route": "tidegate", "nav_top_level": True}

@@ -60,7 +60,7 @@ async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Re
 
 
 def _form(body: bytes) -> dict[str, Any] | None:
-    """Return the body of a request for a run; None if it has no conf."""
+    """Return the body of a request for a run. None if it has no conf."""
     try:
         form = json.loads(body)
     except (ValueError, RecursionError):

@@ -10,7 +10,7 @@ from tidegate.errors import TidegateError
 
 
 def main(arguments: list[str]) -> int:
-    """Run a step with this environment; return its exit code."""
+    """Run a step with this environment. Return its exit code."""
     say = partial(print, flush=True)
     try:
         match arguments:

@@ -18,11 +18,11 @@ _OBJECT = "_tidegate-compose"
 
 
 class NoBucket(TidegateError):
-    """The bucket could not be made, or takes no objects; the message has the last answer."""
+    """The bucket could not be made, or takes no objects. The message has the last answer."""
 
 
 def ensure(environ: Mapping[str, str], *, timeout: float = _TIMEOUT) -> str:
-    """Create the bucket of `TIDEGATE_LAKE` if it is not there; return a line about it.
+    """Create the bucket of `TIDEGATE_LAKE` if it is not there. Return a line about it.
 
     Retries for `timeout` seconds, until an object was put, read and deleted. Raises NoBucket, also
     if the server answers those who have no keys.

@@ -33,7 +33,7 @@ def load(environ: Mapping[str, str], say: Say, *, timeout: float = _TIMEOUT) -> 
     """Load a year of flights into the topic, then run both pipelines and count the lake's rows.
 
     Can be repeated: only what is missing is done. Raises a TidegateError if a step fails or takes
-    more than `timeout` seconds; Difference if the lake has not each flight once.
+    more than `timeout` seconds. Difference if the lake has not each flight once.
     """
     bootstrap = _bootstrap(environ)
     sent = _flights(bootstrap, timeout)
@@ -90,7 +90,7 @@ def open_api(environ: Mapping[str, str]) -> AirflowApi:
 
 
 def _flights(bootstrap: str, timeout: float) -> int:
-    """Load the topic; a broker that has just started is asked again."""
+    """Load the topic. A broker that has just started is asked again."""
     for attempt in tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(flights.FlightsNotLoaded),
         stop=tenacity.stop_after_delay(timeout),

@@ -1,7 +1,7 @@
 """The jars that PySpark does not contain, pinned with hashes by the lock files in this directory.
 
-A lock is a flat list of lines `group:artifact:version sha256`; nothing is resolved beyond it. Ivy,
-which PySpark contains, fetches the jars from its default repository; its cache is not kept.
+A lock is a flat list of lines `group:artifact:version sha256`. Nothing is resolved beyond it. Ivy,
+which PySpark contains, fetches the jars from its default repository. Its cache is not kept.
 """
 
 import hashlib
@@ -124,7 +124,7 @@ def _lock(name: str) -> Path:
 
 
 def parse(text: str, *, source: str) -> list[Jar]:
-    """Parse the text of a lock; raises JarError, naming `source`, for a wrong line."""
+    """Parse the text of a lock. Raises JarError, naming `source`, for a wrong line."""
     jars = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
@@ -138,7 +138,7 @@ def parse(text: str, *, source: str) -> list[Jar]:
 
 
 def paths(name: str) -> list[Path]:
-    """Return a lock's files without hashing or fetching them; JarError if one is missing.
+    """Return a lock's files without hashing or fetching them. JarError if one is missing.
 
     ConfigurationError if the cache cannot be read.
     """

@@ -55,7 +55,7 @@ def parse(rows: DataFrame, column: str, fields: Fields, form: str, mark: bytes) 
 
 
 def _value(kind: Type, given: Column, read_as: Any) -> Column:
-    """Return what Spark has read by `reading_form` as a value of its type; null if it is none."""
+    """Return what Spark has read by `reading_form` as a value of its type. Null if it is none."""
     match kind.name:
         case "boolean":
             return F.when(given == F.lit(b"\0"), False).when(given == F.lit(b"\1"), True)

@@ -1,4 +1,4 @@
-"""Avro: keys and values as a record of a schema; its columns as Spark's `from_avro` has them."""
+"""Avro: keys and values as a record of a schema. Its columns as Spark's `from_avro` has them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class AvroRecords(RecordFormatBase):
 
 
 def columns(text: str) -> Fields:
-    """Return the columns of a record's schema, a text of JSON; SchemaError if it is wrong.
+    """Return the columns of a record's schema, a text of JSON. SchemaError if it is wrong.
 
     What Spark takes for a schema is compared with this by a test.
     """
@@ -111,7 +111,7 @@ def reading_form(text: str) -> str:
                 both = {"int", "long"} <= {_base(each) for each in schema}
                 return [each if both and _base(each) == "int" else of(each) for each in schema]
             case {"type": "record" | "error", "fields": fields}:
-                # A default would have to be of the other type; it is of no use to who reads.
+                # A default would have to be of the other type. It is of no use to who reads.
                 read = [{"name": f["name"], "type": of(f["type"])} for f in fields]
                 return {**_named(schema), "fields": read}
             case {"type": "enum", "symbols": symbols}:

@@ -22,7 +22,7 @@ _ODD = rf"[\x{{0}}{MARK}]|\A\x{{feff}}"
 
 
 def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
-    """Decode records of CSV by RFC 4180; a line break at the end, and within quotes, is allowed.
+    """Decode records of CSV by RFC 4180. A line break at the end, and within quotes, is allowed.
 
     Others are not parsed: Spark fails on one with thousands of values.
     """

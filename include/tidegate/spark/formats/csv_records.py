@@ -1,4 +1,4 @@
-"""The records of CSV files as RFC 4180 says them; executors get this module by value.
+"""The records of CSV files as RFC 4180 says them. Executors get this module by value.
 
 It imports the standard library only. Python's own `csv` cannot tell `""` from nothing before 3.13.
 """
@@ -26,7 +26,7 @@ class Dialect(NamedTuple):
 
     `escape` stands before a quote within quotes: the quote itself, by RFC 4180. Without a `quote`
     there are none. `null` is a further text that means null, `empty` what `""` means. Lines end
-    with `line_end`, also within quotes; carriage returns before a newline belong to the end.
+    with `line_end`, also within quotes. Carriage returns before a newline belong to the end.
     `header`: the first record names the columns.
     """
 
@@ -178,7 +178,7 @@ class _Form:
         return line.rstrip(b"\r") if self.has_cr else line
 
     def plain(self, line: bytes) -> Record:
-        """Return the record of a line without quotes; without text, the line is no record."""
+        """Return the record of a line without quotes. Without text, the line is no record."""
         if self.has_cr and b"\r" in line:
             line = line.rstrip(b"\r")
             if b"\r" in line:
@@ -192,7 +192,7 @@ class _Form:
         return Record(line, [value or None for value in values])
 
     def quick(self, line: bytes) -> Record | None:
-        """Return the record of a line with quotes, by Python's own reader, which is faster; None
+        """Return the record of a line with quotes, by Python's own reader, which is faster. None
         if that cannot be told from this line alone, or where it cannot tell `""` from nothing.
         """
         if self.csv is None:
@@ -261,7 +261,7 @@ class _Quoted:
             position = self._read_value(text, position, end)
 
     def record(self) -> Record:
-        """Return the record; its lines are read, or those of the file."""
+        """Return the record. Its lines are read, or those of the file."""
         form = self._form
         text = form.line_end.join(self._lines)
         if self.is_complete:
@@ -272,7 +272,7 @@ class _Quoted:
         return Record(text, None if fault else self._values, fault)
 
     def _read_value(self, text: str, position: int, end: int) -> int:
-        """Read a value, or a part of it; return where the next one begins, beyond `end` if none."""
+        """Read a value, or a part of it. Return where the next one begins, beyond `end` if none."""
         form = self._form
         if self._parts is None:
             opening = form.opening.match(text, position, end)

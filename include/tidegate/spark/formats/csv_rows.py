@@ -47,7 +47,7 @@ def dialect(source: RowSource) -> Dialect:
 
 
 def read_lines(spark: SparkSession, source: RowSource) -> DataFrame:
-    """Return the lines of CSV files as `csv_records.Line`; each file is read by a task of its own.
+    """Return the lines of CSV files as `csv_records.Line`. Each file is read by a task of its own.
 
     With a separator, Spark's reader keeps what it otherwise takes for the end of a line.
     """

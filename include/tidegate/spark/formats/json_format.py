@@ -71,7 +71,7 @@ class JsonFiles(FileFormatBase):
         return None
 
     def propose_columns(self, lines: Iterable[bytes]) -> str | None:
-        """Return the keys of the first 100 lines; what is no object is ignored.
+        """Return the keys of the first 100 lines. What is no object is ignored.
 
         A key that has values of two types, or objects or arrays, is a STRING: their JSON. So is one
         with numbers that its type would change: two of them could become one.

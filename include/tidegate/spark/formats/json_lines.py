@@ -1,4 +1,4 @@
-"""JSON lines: each line must be one JSON object; its columns, where the pipeline declares any."""
+"""JSON lines: each line must be one JSON object. Its columns, where the pipeline declares any."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NO_COLUMNS: Fields = (Field(MARK, Type("string")),)
 
 
 def read(spark: SparkSession, source: RowSource, *, line: bool) -> RowFrame:
-    """Return the rows of files; `line`: lines are sent as they stand there."""
+    """Return the rows of files. `line`: lines are sent as they stand there."""
     source_files.read_each_by_one_task(spark)
     given = {k: v for k, v in source.options.items() if k.lower() == "linesep"}
     lines = source_files.load(spark.read.format("text").options(**given), source)
@@ -61,7 +61,7 @@ def parsed(
 ) -> DataFrame:
     """Return the fields of each line that is not blank, FAULT, and LINE where `line` or FAULT is.
 
-    `lines` has the column `value`; `options`, in small letters, say how texts are values.
+    `lines` has the column `value`. `options`, in small letters, say how texts are values.
     """
     has_columns = fields != NO_COLUMNS
     text = F.col("value")

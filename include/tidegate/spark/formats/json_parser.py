@@ -42,7 +42,7 @@ _CHECKED = (*_TEXTS, "tinyint", "float", "double")
 _PLAIN = re.compile("[A-Za-z0-9_ -]+")
 _STRING, _SMALLINT = Type("string"), Type("smallint")
 Convert = Callable[[Column, Type], Column]
-"""Makes a text a value of a type without parts; null if it does not fit."""
+"""Makes a text a value of a type without parts. Null if it does not fit."""
 
 
 def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
@@ -71,7 +71,7 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
 def read_fields(
     rows: DataFrame, column: str, fields: Fields, whole: Column, convert: Convert = typed
 ) -> Parsed:
-    """Read the fields of JSON objects; `whole` is the reason why nothing of one fits, or null.
+    """Read the fields of JSON objects. `whole` is the reason why nothing of one fits, or null.
 
     Whole numbers, floats and booleans are read by Spark; of all else the text, which `convert`
     makes a value, or null. A record in which Spark may have computed a wanted text is read once
@@ -196,7 +196,7 @@ def _may_be_computed(text: Column, row: Column, fields: Fields, quotable: Sequen
     found = [text.contains("\\u")] if quotable else list[Column]()  # a key may be written so
 
     def look(of: Fields, at: Column) -> bool:
-        """Note the texts; return whether there are others that cannot be looked at so."""
+        """Note the texts. Return whether there are others that cannot be looked at so."""
         others = False
         for name, kind in of:
             each = at.getField(name)
@@ -234,7 +234,7 @@ def _is_checked(kind: Type) -> bool:
 
 
 def _value(node: _Node, has_exact: Column) -> Column:
-    """Return the value of a part; null where it, or what is in it, does not fit."""
+    """Return the value of a part. Null where it, or what is in it, does not fit."""
     kind, given, exact, convert = node
     match kind.name:
         case "string" | "decimal":
@@ -281,7 +281,7 @@ def _unmarked(text: Column) -> Column:
 def _unfit(
     path: str, node: _Node, value: Column, text: Column, is_bad: Column, has_exact: Column
 ) -> list[tuple[str, str, Column]]:
-    """Return what of a part does not fit; `text` is what it was in a record that `is_bad`."""
+    """Return what of a part does not fit. `text` is what it was in a record that `is_bad`."""
     kind, given = node.kind, node.given
     if kind.name == "struct":
         missed = is_bad & text.isNotNull() & given.isNull()

@@ -24,7 +24,7 @@ _TO_JSON = {  # Spark's own default has milliseconds
 
 
 def as_json(names: Sequence[str], *, nulls: bool) -> Column:
-    """Return these columns as JSON; `nulls`: including null values."""
+    """Return these columns as JSON. `nulls`: including null values."""
     return F.to_json(
         F.struct(*map(column, names)), {**_TO_JSON, "ignoreNullFields": str(not nulls).lower()}
     )
@@ -41,7 +41,7 @@ def column(name: str) -> Column:
 
 
 def _is_kept(value: Column, kind: DataType) -> Column | None:
-    """Return whether JSON keeps a value of a type; None if it keeps all."""
+    """Return whether JSON keeps a value of a type. None if it keeps all."""
     match kind:
         case StringType():
             return F.is_valid_utf8(value)
