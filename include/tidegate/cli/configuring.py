@@ -25,8 +25,10 @@ from tidegate.pipelines.spec import Ingest
 from tidegate.pipelines.value_types import is_pipeline_name, pipeline_name
 from tidegate.pipelines.yaml_reader import BadFile
 from tidegate.settings.table import TABLE, named
+from tidegate.spark.formats import FileFormatName
 
 app = typer.Typer()
+_FORMATS = ", ".join(get_args(FileFormatName))
 
 
 @app.command()
@@ -129,7 +131,7 @@ def init(
         typer.Option(help="Egress: a path, glob or URL, or the name of an ingest pipeline."),
     ] = None,
     file_format: Annotated[
-        str | None, typer.Option("--format", help="Egress: parquet, json, csv or text.")
+        str | None, typer.Option("--format", help=f"Egress: {_FORMATS}.")
     ] = None,
     lake: Annotated[
         str | None, typer.Option(help="A directory or URL; by default ${TIDEGATE_LAKE}.")
@@ -171,7 +173,7 @@ def init(
     if kind is Kind.EGRESS:
         source = chosen(source, "--source", "Path, glob or URL, or an ingest pipeline")
         if not is_pipeline_name(source):
-            file_format = chosen(file_format, "--format", "parquet, json, csv or text")
+            file_format = chosen(file_format, "--format", _FORMATS)
     lake = chosen(lake, "--lake", "Lake: a directory or URL", "${TIDEGATE_LAKE}")
     kafka = chosen(kafka, "--kafka", "Kafka connection", "kafka_default")
     if missing:
