@@ -19,13 +19,13 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import command_connections
-from tidegate.pipelines import files as pipeline_files
+from tidegate.pipelines import pipeline_files as pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
     from tidegate.broker.kafka_cluster import KafkaCluster
+    from tidegate.lake.committed_files import CommittedFile
     from tidegate.lake.dataset import Lake
-    from tidegate.lake.files import CommittedFile
     from tidegate.launch.spark_submit import Submission
 
 __all__ = ["OffsetRange", "files", "open_lake", "plan", "run", "status"]

@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidegate.broker import client_settings, delegation_token
 from tidegate.errors import ConfigurationError
-from tidegate.launch import delegation_tokens, spark_connection, spark_jars
+from tidegate.launch import spark_connection, spark_jars, token_settings
 from tidegate.launch.spark_connection import SparkConnection
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.runs.client_options import client_name, naming_pipeline, refuse_options
 from tidegate.runs.spec_protocol import Spec
 from tidegate.settings import spark_lines
@@ -143,7 +143,7 @@ def refuse_wrong_kafka(spec: Spec) -> None:
             extra = client_settings.checked(spec.kafka, _kafka_extra(spec.kafka, found), here=False)
             token = delegation_token.of(spec.kafka, extra)
             conf = spec.spark.settings
-            if wrong := delegation_tokens.complaints([token] if token else [], conf, here=False):
+            if wrong := token_settings.complaints([token] if token else [], conf, here=False):
                 listed = "\n".join(f"  - {each}" for each in wrong)
                 raise ConfigurationError(f"delegation token of {spec.kafka!r}:\n{listed}")
             refuse_options(spec, spec.kafka, client_settings.options_of(extra))
@@ -171,7 +171,7 @@ def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
         places.append(spec.source.path or "")
         if spec.source.lake:
             with suppress(ConfigurationError):  # reported where its lake is opened
-                places.append(files.load_ingest(spec.source.lake).lake)
+                places.append(pipeline_files.load_ingest(spec.source.lake).lake)
     if any(place.startswith("s3://") for place in places):
         spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
     decodes = spec.kind == "ingest" and spec.decoding

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.core.requests import Replay
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Ingest
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _status_of_ingest(spec: Ingest, kafka_of: KafkaOf) -> dict[str, Any]:
 def _status_of_egress(spec: Egress, _: KafkaOf) -> dict[str, Any]:
     from tidegate.egress.status import status
 
-    return status(spec, _stores(), files)
+    return status(spec, _stores(), pipeline_files)
 
 
 def _window_again(
@@ -150,7 +150,7 @@ def _window_again(
 def _kafka_of_lake(spec: Egress, kafka_of: KafkaOf) -> KafkaCluster | None:
     """Return the Kafka that an egress's lake is read from. None: files, or it is not known here."""
     try:
-        return kafka_of(files.load_ingest(spec.source.lake)) if spec.source.lake else None
+        return kafka_of(pipeline_files.load_ingest(spec.source.lake)) if spec.source.lake else None
     except ConfigurationError:  # to send it, the connection is not needed
         return None
 
@@ -162,16 +162,16 @@ INGEST = Flow(
     publishes_partly=True,
     new_run=_complete("tidegate.runs.run.Run"),
     replay=_window_again,
-    plan=_opening("tidegate.ingest.plan.plan"),
+    plan=_opening("tidegate.ingest.planning.plan"),
     work=lambda run, spark, submit: _opening("tidegate.ingest.stage.stage")(
         with_spark(run, spark, submit)
     ),
     publish=_opening("tidegate.ingest.publish.publish"),
     verdict=_opening("tidegate.ingest.publish.verdict"),
-    run_all=lambda run, spark, submit, **options: lazy("tidegate.ingest.run.ingest")(
+    run_all=lambda run, spark, submit, **options: lazy("tidegate.ingest.ingest_run.ingest")(
         with_spark(run, spark, submit), **options
     ),
-    early_end=lazy("tidegate.ingest.run.early_end"),
+    early_end=lazy("tidegate.ingest.ingest_run.early_end"),
     explain=lambda run, spark, _: _opening("tidegate.ingest.explain.explain")(
         with_spark(run, spark)
     ),
@@ -187,22 +187,22 @@ EGRESS = Flow(
         spec,
         kafka,
         senders=senders or lazy("tidegate.egress.takeover.ProcessSenders")(),
-        pipelines=files,
+        pipelines=pipeline_files,
         **settings,
     ),
     replay=lambda spec, topic, kafka_of, given: lazy("tidegate.egress.replay.request")(
-        spec, topic, files, kafka_of, given
+        spec, topic, pipeline_files, kafka_of, given
     ),
-    plan=_opening("tidegate.egress.plan.plan"),
+    plan=_opening("tidegate.egress.planning.plan"),
     work=lambda run, spark, submit: _opening("tidegate.egress.send.send")(
         with_spark(run, spark, submit)
     ),
     publish=_opening("tidegate.egress.publish.publish"),
     verdict=_opening("tidegate.egress.publish.verdict"),
-    run_all=lambda run, spark, submit, **options: lazy("tidegate.egress.run.egress")(
+    run_all=lambda run, spark, submit, **options: lazy("tidegate.egress.egress_run.egress")(
         with_spark(run, spark, submit), **options
     ),
-    early_end=lazy("tidegate.egress.run.early_end"),
+    early_end=lazy("tidegate.egress.egress_run.early_end"),
     explain=lambda run, spark, kafka_of: _opening("tidegate.egress.explain.explain")(
         with_spark(run, spark), source_kafka=_kafka_of_lake(run.spec, kafka_of)
     ),
@@ -280,7 +280,7 @@ def for_each(
     """
     for name in names:
         try:
-            spec = files.load_named(name)
+            spec = pipeline_files.load_named(name)
             if spec.kind not in kinds:
                 continue
             result: dict[str, Any] | Exception = do(spec)

@@ -18,7 +18,7 @@ from typing import Any
 from tidegate import api
 from tidegate.errors import ConfigurationError, Difference, TidegateError
 from tidegate.launch.file_lock import locked
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate_local import airflow, flights, s3, stack, topic_digest
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.stack import Say, Stack
@@ -174,7 +174,7 @@ def count_rows(this: Demo) -> tuple[int, int, list[tuple[str, int, float]]]:
         os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the server's
         os.environ.update(server.environment)
     environ = {**os.environ, "TIDEGATE_LAKE": this.stack.lake}
-    spec = files.load(files.directory() / "flights.yaml", environ)
+    spec = pipeline_files.load(pipeline_files.directory() / "flights.yaml", environ)
     with api.open_lake(spec).duckdb() as db:
         counted = db.execute(
             'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM flights'

@@ -20,7 +20,7 @@ from typing import Any
 
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.launch import file_lock, jars
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate_local import airflow, health, kafka, postgres, processes, s3, state_files
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.home import state_file
@@ -108,7 +108,7 @@ def up(
             stack, started, since = _start_airflow(home, stack, dags, server, say)
             anything = broker.result() or bool(started)
         if expected is None:
-            expected = [f"tidegate__{name}" for name in files.names()]
+            expected = [f"tidegate__{name}" for name in pipeline_files.names()]
         health.wait(stack.api(home), home, started=started, since=since, expected=expected)
     seconds = f"{time.monotonic() - began:.1f} s"
     say(

@@ -28,7 +28,7 @@ DEVELOPMENT = {
 @pytest.mark.parametrize(
     "modules",
     [
-        ["tidegate.cli.main", "tidegate.cli.maintenance"],
+        ["tidegate.cli.main", "tidegate.cli.maintenance_commands"],
         [
             "tidegate.orchestration.factory",
             "tidegate.orchestration.form_dags",

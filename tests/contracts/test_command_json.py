@@ -9,12 +9,12 @@ import pytest
 from support import staged_attempts
 from support.kafka_answers import answer
 from support.made_up_broker import broker_has
-from tidegate.cli import main, maintenance
+from tidegate.cli import main, maintenance_commands
 from tidegate.core import canonical
 from tidegate.core.entries import Claim, Commit, Receipt, Reference
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
-from tidegate.doctor import check, machine, pipeline
+from tidegate.doctor import check, machine, pipeline_checks
 from tidegate.errors import BrokerUnreachable
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
@@ -101,7 +101,7 @@ def test_reconcile(tidegate, monkeypatch):
         read = staticmethod(variables.get)
         write = staticmethod(variables.__setitem__)
 
-    monkeypatch.setattr(maintenance, "variables", Shown)
+    monkeypatch.setattr(maintenance_commands, "variables", Shown)
     drift = {
         "name": "tidegate__p__t", "topic": "t", "state": "behind",
         "partitions": {"0": {"shown": 4, "ledger": 10}}, "mended": True,
@@ -163,7 +163,7 @@ def test_an_egress(tidegate, monkeypatch, tmp_path):
         read = staticmethod(variables.get)
         write = staticmethod(variables.__setitem__)
 
-    monkeypatch.setattr(maintenance, "variables", Shown)
+    monkeypatch.setattr(maintenance_commands, "variables", Shown)
     drift = {
         "name": "tidegate__back__out", "topic": "out", "state": "missing", "mended": True,
         "partitions": {"0": {"shown": None, "ledger": 4}, "1": {"shown": None, "ledger": 2}},
@@ -294,7 +294,7 @@ def test_doctor(tidegate, monkeypatch):
     ]
     monkeypatch.setattr(machine, "checks", lambda: [check.Check("all", lambda: iter(lines))])
     monkeypatch.setattr(
-        pipeline,
+        pipeline_checks,
         "checks",
         lambda *_: [check.Check("spark", lambda: iter([check.ok("spark", "local[*]")]), "p")],
     )

@@ -11,7 +11,7 @@ from support import printed, staged_attempts
 from support.kafka_answers import answer
 from support.made_up_broker import broker_has
 from tidegate import faults
-from tidegate.cli import main, maintenance
+from tidegate.cli import main, maintenance_commands
 from tidegate.core import layout
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, LakeUnavailable
@@ -47,7 +47,7 @@ def variables(monkeypatch):
         read = staticmethod(shown.get)
         write = staticmethod(shown.__setitem__)
 
-    monkeypatch.setattr(maintenance, "variables", Shown)
+    monkeypatch.setattr(maintenance_commands, "variables", Shown)
     return shown
 
 

@@ -27,7 +27,7 @@ from tidegate.core.replacement import Replaced
 from tidegate.core.requests import Backfill, Replay
 from tidegate.lake import (
     attempts,
-    boundaries,
+    boundary_files,
     create_check,
     deliveries,
     ledger,
@@ -153,17 +153,17 @@ def test_frozen_run(store):
 def test_boundary(store):
     """Where a moment cuts a topic, under the topic's id and the moment."""
     made = Boundary("flights", FLIGHTS_ID, 1_773_446_400_000, {0: 120, 11: 95})
-    assert boundaries.freeze(store, made)
+    assert boundary_files.freeze(store, made)
     name = f"_tidegate/boundaries/{FLIGHTS_ID}/001773446400000.json"
     assert store.get(name) == (
         b'{"format":2,"partitions":{"0":120,"11":95},"timestamp":1773446400000,'
         b'"topic":"flights","topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}'
     )
-    assert boundaries.neighbours(store, FLIGHTS_ID, made.moment).frozen == made
-    earlier = boundaries.neighbours(store, FLIGHTS_ID, made.moment - 1)
+    assert boundary_files.neighbours(store, FLIGHTS_ID, made.moment).frozen == made
+    earlier = boundary_files.neighbours(store, FLIGHTS_ID, made.moment - 1)
     assert (earlier.frozen, earlier.below, earlier.above) == (None, None, made)
     assert clamped({0: 121, 12: 4}, earlier.below, earlier.above) == {0: 120, 12: 0}
-    assert not boundaries.freeze(store, replace(made, offsets={0: 1}))
+    assert not boundary_files.freeze(store, replace(made, offsets={0: 1}))
 
 
 def test_unsafe_store(store, monkeypatch):

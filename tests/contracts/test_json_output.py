@@ -25,7 +25,7 @@ from tidegate.core.entries import (
 )
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, PlanDead
-from tidegate.ingest import coverage, drafting, explain, status
+from tidegate.ingest import drafting, explain, status, topic_coverage
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import STORES, LocalStore
@@ -234,7 +234,7 @@ def test_coverage_json(spec, monkeypatch):
         return {("flights", 0): 1_714_557_600_000}
 
     answer(monkeypatch, expiries=expiries)
-    form = coverage.coverage(spec, flows.store(spec), KAFKA)
+    form = topic_coverage.coverage(spec, flows.store(spec), KAFKA)
     assert asked == [OffsetRange("flights", 0, 12, 20)]
     assert json.loads(json.dumps(form)) == {
         "format": 1,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from support import printed
-from tidegate.cli import maintenance, render, windows
+from tidegate.cli import maintenance_commands, render, window_commands
 from tidegate.errors import LakeUnavailable
 
 TOPIC_ID = "0b2f7c5e-8d1c-4f6e-9a3b-5c7d9e1f2a4b"
@@ -116,7 +116,7 @@ COVERAGE = {
 
 def test_coverage(shown, golden):
     """A line for each partition, its intervals below; the first unseen one expires first."""
-    golden("coverage", shown(windows._print_coverage, COVERAGE))
+    golden("coverage", shown(window_commands._print_coverage, COVERAGE))
 
 
 def test_coverage_without_a_broker(shown, golden):
@@ -129,7 +129,7 @@ def test_coverage_without_a_broker(shown, golden):
     partitions = {"0": {"intervals": intervals, "expires_at": None}}
     away = "Kafka at b:9092 (kafka_default): no broker answered"
     document = COVERAGE | {"broker": away, "topics": {LONG: {"partitions": partitions}}}
-    golden("coverage", shown(windows._print_coverage, document))
+    golden("coverage", shown(window_commands._print_coverage, document))
 
 
 EXPLAINED = {
@@ -207,13 +207,13 @@ def test_doctor(shown, golden):
     names = ("pipeline", "check", "state", "says", "fix")
     checks = [dict(zip(names, line, strict=True)) for line in lines]
     found = {"checks": checks, "warnings": 1, "failures": 1}
-    golden("doctor", shown(maintenance._print_doctor, found))
+    golden("doctor", shown(maintenance_commands._print_doctor, found))
 
 
 def test_a_variable_that_is_ahead(shown, golden):
     variable = {"name": f"tidegate__p__{LONG}", "state": "ahead", "mended": False}
     found = {"pipeline": "p", "variables": [variable], "group": None}
-    golden("reconcile", shown(maintenance._print_reconciled, found))
+    golden("reconcile", shown(maintenance_commands._print_reconciled, found))
 
 
 def test_errors_of_several_pipelines(capsys):

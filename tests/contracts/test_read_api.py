@@ -27,7 +27,7 @@ from tidegate.errors import BrokerUnreachable, ConfigurationError
 from tidegate.lake import committing
 from tidegate.lake.ledger import Appended, Ledger, written_at
 from tidegate.lake.store import LocalStore
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 
 
 def test_the_package_is_typed() -> None:
@@ -52,8 +52,8 @@ def test_an_import_of_tidegate_imports_nothing_else() -> None:
     """An executor has the package's `__init__` alone; no name is that of a module beside it."""
     code = (
         "import sys, tidegate, json; bare = [m for m in sys.modules if 'tidegate' in m];"
-        "import tidegate.pipelines.files, tidegate.faults;"
-        "assert tidegate.pipelines.files.load and not isinstance(tidegate.files, type(sys));"
+        "import tidegate.faults, tidegate.pipelines.pipeline_files as found;"
+        "assert found.load and not isinstance(tidegate.files, type(sys));"
         "print(json.dumps(bare))"
     )
     done = subprocess.run(
@@ -67,7 +67,7 @@ def test_an_import_of_tidegate_imports_nothing_else() -> None:
 def test_a_pipeline_by_name_path_or_spec(store: LocalStore, tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     (file,) = tidegate.files("p")
-    assert tidegate.files(path) == tidegate.files(files.load(path)) == [file]
+    assert tidegate.files(path) == tidegate.files(pipeline_files.load(path)) == [file]
     assert file["parts"] == [{"partition": 0, "first": 0, "last": 9, "rows": 10}]
     assert (file["topic"], file["rows"]) == ("t", 10)
     with pytest.raises(ConfigurationError, match="there is no pipeline 'q'"):

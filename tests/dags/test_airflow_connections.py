@@ -15,8 +15,8 @@ from airflow.secrets import BaseSecretsBackend
 from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
 from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
+from tidegate.orchestration import airflow_connections as airflow
 from tidegate.orchestration import command_connections as terminal
-from tidegate.orchestration import connections as airflow
 from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.orchestration.tasks import airflow_errors
 from tidegate.pipelines.spec import parse

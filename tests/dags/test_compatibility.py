@@ -18,15 +18,15 @@ from airflow.sdk.exceptions import (
 )
 from airflow.timetables.interval import CronDataIntervalTimetable as OfTheCore
 
-from tidegate.orchestration import compatibility, connections, maintenance, tasks
+from tidegate.orchestration import airflow_connections, airflow_versions, maintenance, tasks
 
 
 def test_this_airflow_has_all_of_it() -> None:
-    assert compatibility.CronDataIntervalTimetable is CronDataIntervalTimetable
-    assert compatibility.AirflowSecretsBackendAccessDenied is AirflowSecretsBackendAccessDenied
-    assert compatibility.AirflowFailException is AirflowFailException
-    assert compatibility.AirflowSkipException is AirflowSkipException
-    assert compatibility.ends_with_the_task(SparkSubmitOperator) == {"durable": False}
+    assert airflow_versions.CronDataIntervalTimetable is CronDataIntervalTimetable
+    assert airflow_versions.AirflowSecretsBackendAccessDenied is AirflowSecretsBackendAccessDenied
+    assert airflow_versions.AirflowFailException is AirflowFailException
+    assert airflow_versions.AirflowSkipException is AirflowSkipException
+    assert airflow_versions.ends_with_the_task(SparkSubmitOperator) == {"durable": False}
 
 
 def test_names_that_airflow_3_1_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_names_that_airflow_3_1_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(airflow.exceptions, each.__name__, each, raising=False)
     for name in ("airflow.sdk", "airflow.sdk.exceptions"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    found = runpy.run_path(compatibility.__file__)
+    found = runpy.run_path(airflow_versions.__file__)
     assert found["CronDataIntervalTimetable"] is OfTheCore
     assert found["AirflowFailException"] is AirflowFailException
     assert found["AirflowSkipException"] is AirflowSkipException
@@ -44,7 +44,7 @@ def test_names_that_airflow_3_1_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not issubclass(RuntimeError, denied)
 
 
-@pytest.mark.parametrize("module", [tasks, maintenance, connections])
+@pytest.mark.parametrize("module", [tasks, maintenance, airflow_connections])
 def test_nothing_is_imported_that_airflow_warns_of(module: ModuleType) -> None:
     """The log of each task, and of each command, would begin with the warning."""
     with warnings.catch_warnings(record=True) as caught:
@@ -60,13 +60,13 @@ def test_a_provider_that_leaves_nothing_is_not_asked_to() -> None:
         def __init__(self, *, application: str = "", **kwargs: Any) -> None:
             pass
 
-    assert compatibility.AirflowFailException is AirflowFailException
-    assert compatibility.AirflowSkipException is AirflowSkipException
-    assert compatibility.ends_with_the_task(Operator) == {}
+    assert airflow_versions.AirflowFailException is AirflowFailException
+    assert airflow_versions.AirflowSkipException is AirflowSkipException
+    assert airflow_versions.ends_with_the_task(Operator) == {}
 
 
 def test_an_airflow_that_leaves_nothing_is_not_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before 3.3 the argument has no effect, and is warned of for each DAG that is parsed."""
     monkeypatch.setitem(sys.modules, "airflow.sdk", ModuleType("airflow.sdk"))
     monkeypatch.setattr(airflow, "sdk", sys.modules["airflow.sdk"])
-    assert compatibility.ends_with_the_task(SparkSubmitOperator) == {}
+    assert airflow_versions.ends_with_the_task(SparkSubmitOperator) == {}

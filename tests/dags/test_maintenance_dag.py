@@ -140,14 +140,14 @@ def test_one_that_fails_stops_no_other(two: Path, airflow_database: None) -> Non
 
 def test_an_unforeseen_error_stops_no_other(two: Path, airflow_database: None) -> None:
     """One that is not Tidegate's own fails the task at the end, and names its pipeline."""
-    from tidegate.maintenance.checkpoint import checkpoint
+    from tidegate.maintenance.checkpoint_step import checkpoint
 
     def broken(spec: Any, store: Any) -> Any:
         if spec.name == "a":
             raise RuntimeError("unforeseen")
         return checkpoint(spec, store)
 
-    with mock.patch("tidegate.maintenance.checkpoint.checkpoint", broken):
+    with mock.patch("tidegate.maintenance.checkpoint_step.checkpoint", broken):
         states = run(repair=False, reconcile=False, sweep=False)
     assert (states["checkpoint"], states[""]) == ("failed", "failed")
     assert not (two / "a/_tidegate/checkpoints").exists()
@@ -170,7 +170,7 @@ def test_a_cursor_is_moved_by_the_form(two: Path, airflow_database: None) -> Non
 
     form = {"pipeline": "b", "topic": "t", "partition": 0, "offset": 7, "reason": "poison"}
     seen = Survey("cluster", {"t": TopicIdentity("id-t", {0: 0})}, {"t": {0: Watermarks(0, 9, 9)}})
-    with mock.patch("tidegate.maintenance.cursor.survey", autospec=True, return_value=seen):
+    with mock.patch("tidegate.maintenance.cursor_moves.survey", autospec=True, return_value=seen):
         refused = run(**{**form, "reason": None})
         assert (refused["move_cursor"], refused["checkpoint"], refused[""]) == (
             "failed", "success", "failed",

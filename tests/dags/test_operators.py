@@ -41,7 +41,7 @@ def world(pipelines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> W
     world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
     (pipelines / "p.yaml").write_text(json.dumps({**form, "max_records": 100}))
-    monkeypatch.setattr("tidegate.orchestration.connections.Variables", NoMirror)
+    monkeypatch.setattr("tidegate.orchestration.airflow_connections.Variables", NoMirror)
     return world
 
 
@@ -165,7 +165,7 @@ def test_an_egress(world: World, pipelines: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
     task = TidegateRunOperator(task_id="go", pipeline="back", resend=True)
     given = context(task, try_number=2)
-    with mock.patch("tidegate.egress.run.egress") as egress:
+    with mock.patch("tidegate.egress.egress_run.egress") as egress:
         execute(task, given, submitting(world.submit()))
     (run,) = egress.call_args.args
     task_of_run, ended = run.senders.task, run.senders.task_ended

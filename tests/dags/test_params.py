@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from tidegate.core.requests import Replay
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import form_dags, maintenance, rights, tasks
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.runs.run import replay_key
 
 PROJECT = Path(__file__).parents[2]
@@ -144,7 +144,7 @@ def test_a_pipelines_name_is_no_path(pipelines: Path) -> None:
     (pipelines.parent / "evil.yaml").write_text(json.dumps(form))
     for name in ("../evil", str(pipelines.parent / "evil"), "./../evil"):
         with pytest.raises(ConfigurationError, match="there is no pipeline"):
-            files.load_named(name)
+            pipeline_files.load_named(name)
 
 
 def context(dag_id: str, params: dict[str, Any], **more: Any) -> Any:
@@ -172,7 +172,8 @@ def test_no_key_of_a_conf_is_a_setting(two: None, setting: str) -> None:
         patch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
         with pytest.raises(ConfigurationError, match=f"unknown params.*{re.escape(setting)}"):
             tasks.run_of(
-                files.load_named("flights"), context("tidegate__flights", {"max_chunks": 1}, **more)
+                pipeline_files.load_named("flights"),
+                context("tidegate__flights", {"max_chunks": 1}, **more),
             )
         with pytest.raises(ConfigurationError, match="unknown params"):
             form_dags._backfill(context("tidegate_backfill", window, **more))

@@ -360,14 +360,14 @@ def test_a_task_builds_its_own_dag(pipelines: Path, monkeypatch: pytest.MonkeyPa
     """Airflow reads the DAG file for each task: a file of another pipeline is not even read."""
     from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID as WANTED
 
-    from tidegate.pipelines import files
+    from tidegate.pipelines import pipeline_files
 
     for name in ("flights", "other", "Wrong"):
         (pipelines / f"{name}.yaml").write_text(FLIGHTS.replace("name: flights", f"name: {name}"))
     everything = parse().dags
     read: list[str] = []
-    load = files.load
-    monkeypatch.setattr(files, "load", lambda path: read.append(path.stem) or load(path))
+    load = pipeline_files.load
+    monkeypatch.setattr(pipeline_files, "load", lambda path: read.append(path.stem) or load(path))
     for dag_id in everything.keys() - BY_HAND:
         read.clear()
         monkeypatch.setenv(WANTED, dag_id)

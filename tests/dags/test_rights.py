@@ -237,7 +237,7 @@ def test_every_step_of_a_form_asks(two: None, run_of: Any, pipeline: str) -> Non
     params = {"pipeline": pipeline, "topic": None}
     context = {**run(conf=params), "params": params}
     with (
-        mock.patch("tidegate.pipelines.files.load_named", autospec=True) as load,
+        mock.patch("tidegate.pipelines.pipeline_files.load_named", autospec=True) as load,
         pytest.raises(TriggerNotPermitted),
     ):
         run_of(context)

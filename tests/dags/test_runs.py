@@ -15,7 +15,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, FileReplay, Live, Replay
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import form_dags, rights, tasks
-from tidegate.pipelines.files import load_named
+from tidegate.pipelines.pipeline_files import load_named
 
 START, END = pendulum.datetime(2026, 3, 14, 10), pendulum.datetime(2026, 3, 14, 11)
 HOUR = (datetime(2026, 3, 14, 10, tzinfo=UTC), datetime(2026, 3, 14, 11, tzinfo=UTC))

@@ -25,7 +25,7 @@ from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
 from tidegate.orchestration import deployment, spark_operator, tasks
 from tidegate.orchestration.tasks import SparkTask
-from tidegate.pipelines.files import load_named
+from tidegate.pipelines.pipeline_files import load_named
 
 CORE, CONNECTOR = "spark-core_2.13-4.0.3.jar", "spark-sql-kafka-0-10_2.13-4.0.3.jar"
 
@@ -327,7 +327,7 @@ def test_plan_asks_yarn_by_the_spark_of_the_connection(
         found.append(opened.run.engine.connection.home)
         raise StageFailed("enough")
 
-    monkeypatch.setattr("tidegate.egress.plan.plan", plan)
+    monkeypatch.setattr("tidegate.egress.planning.plan", plan)
     run = SimpleNamespace(dag_id="d", run_id="r", run_type="manual", conf={})
     ti = mock.Mock(dag_id="d", run_id="r", task_id="plan", try_number=1)
     given = {"dag_run": run, "ti": ti, "params": {}}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cli import maintenance
+from tidegate.cli import maintenance_commands
 from tidegate.core.entries import Origin
 from tidegate.doctor.check import examine
 from tidegate.errors import ConfigurationError, NeedsAirflow
@@ -21,7 +21,7 @@ from tidegate.lake.store import open_store
 from tidegate.maintenance.reconcile import reconcile
 from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.orchestration.metadata_database import NAMED_BY, StoredVariables, quiet_airflow
-from tidegate.pipelines.files import load_named
+from tidegate.pipelines.pipeline_files import load_named
 from tidegate.pipelines.spec import parse
 
 
@@ -124,7 +124,9 @@ def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines,
     (pipelines / "q.yaml").write_text(json.dumps(lost))
     said = {
         (line["pipeline"], line["check"]): line["says"]
-        for line in examine([*maintenance._checks_of("p"), *maintenance._checks_of("q")])["checks"]
+        for line in examine(
+            [*maintenance_commands._checks_of("p"), *maintenance_commands._checks_of("q")]
+        )["checks"]
     }
     assert "127.0.0.1:1" in said["p", "kafka"]
     assert "no master answers: 127.0.0.1:1" in said["p", "spark"]

@@ -14,7 +14,7 @@ from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.open_transactions import open_since
 from tidegate.cli import console, render
 from tidegate.core.cursor import Watermarks
-from tidegate.doctor import pipeline
+from tidegate.doctor import pipeline_checks
 from tidegate.ingest.status import status
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate_local.kafka import Broker
@@ -74,7 +74,7 @@ def test_an_open_transaction(
     assert age == f"{hidden}-0: 8 offsets behind a transaction that is open for 1h 1m"
     assert problem == f"{hidden}-0: open transaction (offsets 8)"
     assert "find-hanging" in fix
-    lines = pipeline.check_topics(spec_of(hidden, tmp_path), kafka)
+    lines = pipeline_checks.check_topics(spec_of(hidden, tmp_path), kafka)
     (line,) = [each for each in lines if each.check == "transactions"]
     assert line.state == "warning"
     assert "8 offsets behind open transactions, in partitions [0]" in line.says

@@ -32,7 +32,7 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         # Here: the other tests of this file know only commands.
-        from tidegate.lake import files
+        from tidegate.lake import committed_files
         from tidegate.lake.ledger import Ledger
         from tidegate.lake.store import LocalStore
 
@@ -42,7 +42,7 @@ class Reader(threading.Thread):
             try:
                 seen = Counter(
                     (row["partition"], row["offset"])
-                    for f in files.live_files(store, fold)
+                    for f in committed_files.live_files(store, fold)
                     for row in pq.ParquetFile(f["uri"].removeprefix("file://"))
                     .read(columns=["partition", "offset"])
                     .to_pylist()

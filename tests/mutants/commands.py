@@ -5,14 +5,14 @@ from mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "a directory of pipelines that is not there is refused",
-        "files.paths",
+        "pipeline_files.paths",
         "if not (place := directory()).is_dir():",
         "if not (place := directory()):",
         "tests/unit/pipelines/test_spec.py::test_a_directory_that_is_not_there_is_named",
     ),
     Mutant(
         "only a checkout has pipelines beside the package",
-        "files.directory",
+        "pipeline_files.directory",
         'if (CHECKOUT / "pyproject.toml").is_file():',
         "if True:",
         "tests/unit/pipelines/test_spec.py::test_a_directory_that_is_not_there_is_named",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "an unset variable is refused by a run",
-        "files.load",
+        "pipeline_files.load",
         "complaints = [*found.unset, *found.complaints]",
         "complaints = [*found.complaints]",
         "tests/unit/pipelines/test_spec.py::test_all_complaints_come_at_once",

@@ -380,7 +380,7 @@ MUTANTS = (
     ),
     Mutant(
         "a ledger that was rolled back sends nothing again",
-        "egress.plan.plan",
+        "egress.planning.plan",
         "    variables.restore(run.mirror, run.spec, ledger)\n",
         "",
         "tests/unit/egress/test_egress_plan.py::test_a_ledger_that_was_rolled_back_sends_nothing_again",

@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "what a dead plan has sealed is published before the next generation",
-        "ingest.plan.plan",
+        "ingest.planning.plan",
         "committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])",
         "pass",
         "tests/unit/ingest/test_ingest_runs.py::test_a_forced_plan_publishes_first",
@@ -272,7 +272,7 @@ MUTANTS = (
     ),
     Mutant(
         "no plan is made while a sender may be alive",
-        "egress.plan.plan",
+        "egress.planning.plan",
         "if why := run.senders.doubt(claim, run.engine, store):",
         "if False:",
         "tests/unit/egress/test_egress_claims.py::test_a_sender_that_may_be_alive_stops_other_runs",

@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is finished is sealed before a plan is made",
-        "ingest.plan.plan",
+        "ingest.planning.plan",
         "kept = [sealing.seal_kept(opened, each) for each in unfinished]",
         "kept = [Kept(each) for each in unfinished]",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_spark_has_finished",
@@ -209,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "seals of other runs are published before a plan is made",
-        "ingest.plan.plan",
+        "ingest.planning.plan",
         "if publish_unfinished(store, ledger, others, run=run.run_id):",
         "if False:",
         "tests/unit/ingest/test_ingest_runs.py::test_plan_publishes_what_other_runs_have_sealed",
@@ -230,7 +230,7 @@ MUTANTS = (
     ),
     Mutant(
         "a pattern on a lake that is not mounted",
-        "ingest.plan.plan",
+        "ingest.planning.plan",
         "    variables.refuse_ahead(run.mirror, run.spec, ledger)\n",
         "",
         "tests/unit/maintenance/test_cursor.py::test_a_pattern_on_a_lake_that_is_not_mounted",
@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "the ledger is checked again after Spark",
-        "run._stage",
+        "ingest_run._stage",
         "    stage(opened)\n    opened.ledger.recheck()\n",
         "    stage(opened)\n",
         "tests/unit/ingest/test_ingest_runs.py::test_the_ledger_is_checked_again_after_spark",

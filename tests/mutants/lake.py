@@ -354,7 +354,7 @@ MUTANTS = (
     ),
     Mutant(
         "a boundary counts by its meaning",
-        "boundaries.freeze",
+        "boundary_files.freeze",
         " or _read(store, made.topic_id, made.moment) == made",
         "",
         "tests/unit/runs/test_boundaries.py::test_a_boundary_that_was_written_again_in_other_bytes",

@@ -13,24 +13,24 @@ MUTANTS = (
     Mutant(
         "a backfill's right to its pipeline",
         "_backfill",
-        '    rights.check(context, params["pipeline"])\n    spec = files.load_ingest',
-        "    spec = files.load_ingest",
+        '    rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_ingest',
+        "    spec = pipeline_files.load_ingest",
         "tests/dags/test_rights.py::test_every_step_of_a_form_asks",
     ),
     Mutant(
         "a re-ingest's right to its pipeline",
         "form_dags._replay",
-        '    rights.check(context, params["pipeline"])\n    spec = files.load_named',
+        '    rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_named',
         '    if params["pipeline"] != "a":\n'
-        '        rights.check(context, params["pipeline"])\n    spec = files.load_named',
+        '        rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_named',
         "tests/dags/test_rights.py::test_every_step_of_a_form_asks",
     ),
     Mutant(
         "a resend's right to its pipeline",
         "form_dags._replay",
-        '    rights.check(context, params["pipeline"])\n    spec = files.load_named',
+        '    rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_named',
         '    if params["pipeline"] != "b":\n'
-        '        rights.check(context, params["pipeline"])\n    spec = files.load_named',
+        '        rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_named',
         "tests/dags/test_rights.py::test_every_step_of_a_form_asks",
     ),
     Mutant(
@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "an error of the API server is no missing connection",
-        "connections._failure",
+        "airflow_connections._failure",
         "(_ask_connection if is_api else backend.get_connection)",
         "(backend.get_connection)",
         "tests/dags/test_airflow_connections.py::test_in_a_task_an_outage_is_no_missing_connection",

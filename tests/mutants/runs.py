@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a lake in S3 that is sent is looked at with the Spark connection",
         "_refuse_lacking",
-        "                places.append(files.load_ingest(spec.source.lake).lake)\n",
+        "                places.append(pipeline_files.load_ingest(spec.source.lake).lake)\n",
         "                pass\n",
         "tests/unit/runs/test_connections.py::test_what_spark_3_5_lacks",
     ),
@@ -33,14 +33,14 @@ MUTANTS = (
     ),
     Mutant(
         "a boundary asks the lake too",
-        "boundaries._cut",
+        "boundary_search._cut",
         "for offset in (first, row) if",
         "for offset in (first,) if",
         "tests/unit/runs/test_boundaries.py",
     ),
     Mutant(
         "a boundary asks the lake after Kafka",
-        "boundaries.resolve",
+        "boundary_search.resolve",
         "    in_log = _first_in_log(topic, times)\n"
         "    # Read after Kafka: a record that expires in between is found in one of the two.\n"
         "    fold = Ledger(topic.store, topic.pipeline).fold\n",
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "no boundary while expired rows are staged",
-        "boundaries.resolve",
+        "boundary_search.resolve",
         "    complaints += _unknown(topic, fold, spans)\n",
         "",
         "tests/unit/runs/test_boundaries.py::test_rows_that_are_staged_and_expired",

@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "one consumer group for all chunks",
-        "ingest.read",
+        "ingest_driver.read",
         'given = {"kafka.group.id": f"{prefix}-{job.plan_id}", **job.options}',
         "given = dict(job.options)",
         "tests/spark/test_memory.py",
@@ -316,14 +316,14 @@ MUTANTS = (
     ),
     Mutant(
         "a resume reads what the target holds",
-        "egress.send",
+        "egress_driver.send",
         "_rest(spark, job, good) if job.resumed else good",
         "good",
         "tests/spark/test_egress_resume.py::test_after_a_sent_prefix_the_rest_is_sent_in_order",
     ),
     Mutant(
         "an attempt leaves a mark before its first record",
-        "egress.write_records",
+        "egress_driver.write_records",
         "        in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)\n",
         "        pass\n",
         "tests/spark/test_egress_resume.py::test_the_application_dies[send.sent]",
@@ -421,14 +421,14 @@ MUTANTS = (
     ),
     Mutant(
         "spark-defaults.conf has no global JAAS",
-        "delegation_tokens.complaints",
+        "token_settings.complaints",
         "        places |= _spark_defaults(home)\n",
         "",
         "tests/unit/launch/test_token_conf.py::test_a_global_jaas_file_in_sparks_defaults",
     ),
     Mutant(
         "settings that Spark cannot use for its own token",
-        "delegation_tokens.for_master",
+        "token_settings.for_master",
         "    if unknown := sorted(",
         "    if unknown := False and sorted(",
         "tests/unit/launch/test_token_conf.py"
@@ -451,7 +451,7 @@ MUTANTS = (
     ),
     Mutant(
         "no global JAAS beside a token",
-        "delegation_tokens.complaints",
+        "token_settings.complaints",
         "if _JAAS in value",
         "if False",
         "tests/unit/launch/test_token_conf.py::test_a_global_jaas_file_suppresses_tokens",

@@ -22,9 +22,9 @@ from nets.world import (
     parquet,
     unless_refused,
 )
-from tidegate.egress import plan as egress_plan
+from tidegate.egress import planning as egress_plan
 from tidegate.errors import LakeDamaged, PartitionsLeftOut, TidegateError
-from tidegate.ingest.plan import plan
+from tidegate.ingest.planning import plan
 from tidegate.runs.run import open_run
 
 ISLANDS = 4  # most commits ahead of the cursor that two plans can leave

@@ -20,12 +20,12 @@ from support.toy_engine import Do
 from tidegate.core import layout
 from tidegate.core.entries import Gap
 from tidegate.errors import AttemptWrong, StageFailed, TidegateError
-from tidegate.ingest.plan import plan
+from tidegate.ingest.planning import plan
 from tidegate.ingest.publish import publish
 from tidegate.ingest.sealing import Outcomes, _give_up
 from tidegate.ingest.stage import stage
 from tidegate.lake import attempts
-from tidegate.lake.files import located
+from tidegate.lake.committed_files import located
 from tidegate.lake.ledger import Ledger
 from tidegate.runs.run import OpenRun, Run, open_run
 from tidegate.spark.egress_job import EgressJob

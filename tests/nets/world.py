@@ -41,15 +41,15 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.core.requests import Backfill, FileReplay, Replay
 from tidegate.core.source_root import Root
+from tidegate.egress.egress_run import egress
 from tidegate.egress.release import release
-from tidegate.egress.run import egress
 from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerError, StageFailed, TidegateError
-from tidegate.ingest.run import ingest
+from tidegate.ingest.ingest_run import ingest
 from tidegate.lake import sweeping
-from tidegate.lake.files import located
+from tidegate.lake.committed_files import located
 from tidegate.lake.ledger import Ledger
-from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.maintenance.checkpoint_step import checkpoint
 from tidegate.maintenance.repair import repair
 from tidegate.runs.run import EgressRun, Run
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob

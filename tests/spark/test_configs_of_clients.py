@@ -8,7 +8,7 @@ from support import client_configs, topic_records
 from support.cli_user import Terminal
 from tidegate.settings import kafka_clients
 from tidegate.settings.setting import Answer, Place
-from tidegate.settings.sink import READING
+from tidegate.settings.sink_settings import READING
 from tidegate.settings.table import TABLE
 from tidegate_local.kafka import Broker
 

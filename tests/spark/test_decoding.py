@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from tidegate.core import schema
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.spark import formats
-from tidegate.spark.decoding import decoded
+from tidegate.spark.decoded_rows import decoded
 from tidegate.spark.session import configure
 
 avro = formats.of_records("avro").decoder

@@ -18,7 +18,7 @@ from support.process_list import CommandLines
 from support.scram_broker import PASSWORD, ScramBroker
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.errors import NotAuthenticated
-from tidegate.launch import delegation_tokens as before
+from tidegate.launch import token_settings as before
 from tidegate.launch.spark_submit import submit
 from tidegate.spark import delegation_tokens
 from tidegate.spark.delegation_tokens import NoToken

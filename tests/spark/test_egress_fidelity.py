@@ -18,7 +18,7 @@ from tidegate.egress import lake_source
 from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
-from tidegate.spark import egress
+from tidegate.spark import egress_driver
 from tidegate.spark.egress_job import EgressJob
 
 Lake = dict[int, list[topic_reader.Record]]
@@ -63,7 +63,7 @@ def test_every_kind_of_record_is_sent_back_unchanged(
     """Null, empty and 1 MB values, tombstones, repeated and null headers, extreme timestamps;
     several plans and commits, one of them not placed yet. A lake of many files is shuffled.
     """
-    monkeypatch.setattr(egress, "MOST_SCANS", scans)
+    monkeypatch.setattr(egress_driver, "MOST_SCANS", scans)
     source = f"{topic}-source"
     with topic_records.fill(pipeline.bootstrap, source, records=2_500) as filled:
         pipeline.run_ingest(source, "one", max_records=1_500)

@@ -85,7 +85,7 @@ def test_a_record_refused_by_the_broker_fails_the_attempt(
             topic_records.configure(pipeline.bootstrap, small, **{"max.message.bytes": "3000"})
 
     with monkeypatch.context() as patched:
-        patched.setattr("tidegate.spark.egress.faults.point", lower)
+        patched.setattr("tidegate.spark.egress_driver.faults.point", lower)
         with pytest.raises(SendFailed):
             pipeline.run_all()
     assert pipeline.fold().claims

@@ -16,7 +16,7 @@ from tidegate.core.decoding import Decoder, Decoding
 from tidegate.errors import OtherFormat
 from tidegate.spark import formats
 from tidegate.spark.decoded import Parsed
-from tidegate.spark.decoding import decoded
+from tidegate.spark.decoded_rows import decoded
 from tidegate.spark.formats.declared import RecordFormatBase
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}'

@@ -23,7 +23,7 @@ from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.lake import footers
 from tidegate.lake.store import Listed, LocalStore
-from tidegate.spark import ingest
+from tidegate.spark import ingest_driver
 from tidegate.spark.failures import describe, thrown
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
@@ -53,7 +53,7 @@ def stage(
     spark: SparkSession, broker: Broker, directory: Path, *window: OffsetRange, **settings: Any
 ) -> Mapping[str, Any]:
     chunk = Chunk(0, tuple(sorted(window)), str(directory))
-    return ingest.stage(spark, job(broker, chunk, **settings), chunk)
+    return ingest_driver.stage(spark, job(broker, chunk, **settings), chunk)
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def test_the_second_version_of_the_source_reads(
     """Spark's KafkaRelationSuiteV2: "V2 Source is used when set through SQLConf"."""
     numbers(broker.bootstrap, topic, 8, partitions=1)
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 8),), str(tmp_path))
-    rows = ingest.read(spark, job(broker, chunk), chunk)
+    rows = ingest_driver.read(spark, job(broker, chunk), chunk)
     plan = rows._jdf.queryExecution().executedPlan().toString()
     assert "BatchScan" in plan
     assert "KafkaRelation(" not in plan
@@ -232,7 +232,7 @@ def test_files_of_a_topic_do_not_overlap(
         numbers(broker.bootstrap, each.topic, 300, partitions=1)
     chunk = Chunk(0, tuple(window), str(tmp_path / "a"))
     given = replace(job(broker, chunk), parquet=ParquetSettings("zstd", 1, 64))
-    done = ingest.stage(spark, given, chunk)
+    done = ingest_driver.stage(spark, given, chunk)
     store = LocalStore(tmp_path / "a")
     staged = []
     for path in done["files"]:
@@ -277,7 +277,7 @@ def test_limits_of_tasks_and_files_are_kept(
     chunk = Chunk(0, (window,), str(tmp_path / "files"))
     given = job(broker, chunk)
     small = replace(given, chunks=(chunk,), parquet=ParquetSettings("zstd", 1, 400))
-    done = ingest.stage(spark, small, chunk)
+    done = ingest_driver.stage(spark, small, chunk)
     assert sorted(_span(tmp_path / "files" / f)[3] for f in done["files"]) == [200, 400, 400]
 
 
@@ -339,7 +339,7 @@ def test_no_setting_of_spark_changes_the_files(
     session = spark.newSession()
     session.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 100),), str(tmp_path / "a"))
-    (file,) = ingest.stage(configure(session), job(broker, chunk), chunk)["files"]
+    (file,) = ingest_driver.stage(configure(session), job(broker, chunk), chunk)["files"]
     path = tmp_path / "a" / file
     store = LocalStore(tmp_path)
     listed = Listed(f"a/{file}", path.stat().st_size)

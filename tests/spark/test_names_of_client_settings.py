@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from support import spark_session
 from tidegate.settings import kafka_clients
 from tidegate.settings.setting import Place, Word
-from tidegate.settings.sink import READING
+from tidegate.settings.sink_settings import READING
 from tidegate.settings.table import TABLE
 
 ALL = {*kafka_clients.SECURITY, *kafka_clients.COMMON}

@@ -9,7 +9,7 @@ from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.pipelines.spec import Egress, Ingest, parse
-from tidegate.spark import ingest, target_records
+from tidegate.spark import ingest_driver, target_records
 from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
 from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate_local.kafka import Broker
@@ -49,7 +49,7 @@ def read_by_ingest(
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 10),), "/nowhere")
     parquet = ParquetSettings("zstd", 1, 1_000_000)
     job = IngestJob(topic, (chunk,), parquet, app_name="tests", options=given, records=10)
-    return ingest.read(spark, job, chunk)
+    return ingest_driver.read(spark, job, chunk)
 
 
 def read_by_egress(

@@ -18,7 +18,7 @@ from support.egress_pipeline import EgressPipeline, begun
 from tidegate import flows
 from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
-from tidegate.spark import egress, preflight, producer_table, readback
+from tidegate.spark import egress_driver, preflight, producer_table, readback
 from tidegate.spark.egress_job import EgressJob
 
 ROWS = 40  # in each of the first two of three partitions
@@ -76,14 +76,14 @@ def whole(pipeline: EgressPipeline, target: str, report: dict[str, Any]) -> None
 
 def while_sending(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Do something when the plan's records are written."""
-    write = egress.write_records
+    write = egress_driver.write_records
 
     def writing(*given: Any, **how: Any) -> Any:
         found = write(*given, **how)
         do()
         return found
 
-    monkeypatch.setattr(egress, "write_records", writing)
+    monkeypatch.setattr(egress_driver, "write_records", writing)
 
 
 def produced(pipeline: EgressPipeline, topic: str, count: int, partition: int = 0) -> None:
@@ -218,7 +218,7 @@ def test_a_row_that_is_dropped_before_the_sink(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """The counts do not fit, the read-back names the row, and the retry sends it."""
-    order, dropped = egress.order_rows, []
+    order, dropped = egress_driver.order_rows, []
 
     def lossy(job: Any, rows: Any, inputs: Any) -> Any:
         found = order(job, rows, inputs)
@@ -227,7 +227,7 @@ def test_a_row_that_is_dropped_before_the_sink(
         dropped.append(True)
         return found.where("row != 5 OR partition != 0")
 
-    monkeypatch.setattr(egress, "order_rows", lossy)
+    monkeypatch.setattr(egress_driver, "order_rows", lossy)
     monkeypatch.setattr(readback, "WAIT", 0.1)
     with pytest.raises(SendFailed):
         pipeline.run_all("one")
@@ -239,13 +239,13 @@ def test_a_row_that_is_dropped_before_the_sink(
 
 def exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let attempts send row 6 twice in the place of row 5."""
-    order = egress.order_rows
+    order = egress_driver.order_rows
 
     def exchanging(*given: Any) -> Any:
         rows = order(*given)
         return rows.where("row != 5").union(rows.where("row = 6"))
 
-    monkeypatch.setattr(egress, "order_rows", exchanging)
+    monkeypatch.setattr(egress_driver, "order_rows", exchanging)
 
 
 def test_a_row_twice_and_another_not_at_all_beside_another_producer(
@@ -283,12 +283,12 @@ def test_first_rows_with_other_content(
 ) -> None:  # fmt: skip
     """The sink writes something else: the first record of a partition shows it."""
     caplog.set_level(logging.INFO, "tidegate")
-    write = egress.write_records
+    write = egress_driver.write_records
 
     def altered(job: Any, rows: Any, answers: Any, **how: Any) -> Any:
         return write(job, rows.selectExpr("* EXCEPT (value)", "key AS value"), answers, **how)
 
-    monkeypatch.setattr(egress, "write_records", altered)
+    monkeypatch.setattr(egress_driver, "write_records", altered)
     monkeypatch.setattr(readback, "WAIT", 0.1)
     with pytest.raises(SendFailed):
         pipeline.run_all("one")
@@ -339,7 +339,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return real(*given)
 
     monkeypatch.setattr(preflight, "read_all", reading)
-    monkeypatch.setattr(egress, "read_all", reading)
+    monkeypatch.setattr(egress_driver, "read_all", reading)
     return found
 
 
@@ -382,10 +382,10 @@ def test_what_is_looked_at(
         settings["target"] = {"topic": target, "producer": producer}
     pipeline.settings |= settings
     done: list[str] = []
-    read_all, write = preflight.read_all, egress.write_records
+    read_all, write = preflight.read_all, egress_driver.write_records
     monkeypatch.setattr(preflight, "read_all", lambda *a: done.append("looked") or read_all(*a))
     monkeypatch.setattr(
-        egress, "write_records", lambda *a, **b: done.append("sent") or write(*a, **b)
+        egress_driver, "write_records", lambda *a, **b: done.append("sent") or write(*a, **b)
     )
     report = pipeline.run_all("one")
     assert done == ["looked", "sent"]

@@ -18,7 +18,7 @@ from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
-from tidegate.spark import ingest as spark_ingest
+from tidegate.spark import ingest_driver as spark_ingest
 from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.session import configure
 from tidegate_local.kafka import Broker

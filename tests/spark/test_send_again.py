@@ -25,9 +25,9 @@ from tidegate.errors import (
     StageFailed,
     WindowRefused,
 )
-from tidegate.lake.boundaries import neighbours
+from tidegate.lake.boundary_files import neighbours
 from tidegate.lake.store import open_store
-from tidegate.pipelines.files import load_ingest
+from tidegate.pipelines.pipeline_files import load_ingest
 from tidegate.runs.run import Run, open_run
 from tidegate.spark import readback
 from tidegate.spark.egress_job import EgressJob

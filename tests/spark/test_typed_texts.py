@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.spark import formats
-from tidegate.spark.decoding import decoded
+from tidegate.spark.decoded_rows import decoded
 
 by_csv = formats.of_records("csv").decoder
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.spark import session, warm_up
+from tidegate.spark import session, warm_up_driver
 
 
 class Kept:
@@ -25,6 +25,6 @@ def test_it_does_what_runs_do(spark: SparkSession, monkeypatch: pytest.MonkeyPat
     """By the functions of runs: an error here is no archive, and each start is slower."""
     monkeypatch.setattr(session, "start", lambda _: Kept(spark))
     loaded = []
-    monkeypatch.setattr(warm_up, "load_kafka_client", loaded.append)
-    warm_up.main()
+    monkeypatch.setattr(warm_up_driver, "load_kafka_client", loaded.append)
+    warm_up_driver.main()
     assert len(loaded) == 1

@@ -15,17 +15,17 @@ from support.toy_engine import Do, ToyEngine
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.fold import Fold
 from tidegate.core.requests import Asked
-from tidegate.egress import plan as planning
+from tidegate.egress import planning as planning
+from tidegate.egress.egress_run import egress
 from tidegate.egress.release import release
-from tidegate.egress.run import egress
 from tidegate.errors import StageFailed
-from tidegate.ingest import run as ingest
+from tidegate.ingest import ingest_run as ingest
 from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import Egress, Ingest, parse
 from tidegate.runs.run import LIVE, EgressRun, Run, open_run
-from tidegate.spark import ingest as staging
+from tidegate.spark import ingest_driver as staging
 from tidegate.spark.answers import LocalAnswers
-from tidegate.spark.egress import attempt
+from tidegate.spark.egress_driver import attempt
 from tidegate.spark.egress_job import SENDING, EgressJob
 from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.session import configure

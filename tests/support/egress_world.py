@@ -17,7 +17,7 @@ from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.core.entries import Account, Commit, Gap, Reference
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Replay
-from tidegate.egress import plan as planning
+from tidegate.egress import planning as planning
 from tidegate.egress.publish import publish
 from tidegate.egress.send import send
 from tidegate.errors import StageFailed

@@ -24,7 +24,7 @@ from tidegate.errors import StageFailed
 from tidegate.launch import spark_output, spark_submit
 from tidegate.launch.masters import for_master
 from tidegate.launch.submission import Submission
-from tidegate.spark import egress, ingest, session
+from tidegate.spark import egress_driver, ingest_driver, session
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.egress_job import EgressJob
 
@@ -93,11 +93,11 @@ def submit_here(given: Submission, *, master: str, log: Callable[[str], None]) -
                 mock.patch.object(session, "start", return_value=session.configure(spark)),
                 mock.patch.object(spark, "stop"),
             ):
-                code = ingest.main(str(job_file))
+                code = ingest_driver.main(str(job_file))
         else:
             job = EgressJob.read(job_file)
             job_file.unlink()
-            code = egress.attempt(spark, job, LocalAnswers(job_file.parent))
+            code = egress_driver.attempt(spark, job, LocalAnswers(job_file.parent))
     for line in output:
         log(line)
     if code:

@@ -5,9 +5,9 @@ from typing import Any
 
 from support.toy_engine import Do, ToyEngine
 from tidegate.ingest import explain as explaining
-from tidegate.ingest import plan as planning
+from tidegate.ingest import ingest_run as whole
+from tidegate.ingest import planning as planning
 from tidegate.ingest import publish as publishing
-from tidegate.ingest import run as whole
 from tidegate.ingest import stage as staging
 from tidegate.ingest.publish import Published
 from tidegate.ingest.stage import Staged

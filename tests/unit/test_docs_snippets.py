@@ -20,7 +20,7 @@ from support.doc_pages import DOCS, FENCED, command_lines, fenced, named, page
 from tidegate import connections, errors
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.lake.dataset import SCHEMA
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tools import command_reference
 
 
@@ -41,7 +41,7 @@ def test_pipelines_can_be_copied(path: Path, tmp_path: Path) -> None:
     for text in fenced(path.read_text(), "yaml"):
         file = tmp_path / f"{yaml.safe_load(text)['name']}.yaml"
         file.write_text(text)
-        assert files.load(file, {"TIDEGATE_LAKE": "/data/lake"}).lake in (
+        assert pipeline_files.load(file, {"TIDEGATE_LAKE": "/data/lake"}).lake in (
             "/data/lake",
             "s3://bucket/lake",
         )

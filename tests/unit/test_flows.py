@@ -8,14 +8,14 @@ import pytest
 
 from tidegate import flows
 from tidegate.errors import ConfigurationError
-from tidegate.maintenance import steps
-from tidegate.pipelines.files import load_named
+from tidegate.maintenance import maintenance_steps
+from tidegate.pipelines.pipeline_files import load_named
 from tidegate.pipelines.spec import parse
 
 
 def test_every_named_function_exists():
     """They are imported when they are called: no import of the table fails for a wrong name."""
-    source = inspect.getsource(flows) + inspect.getsource(steps)
+    source = inspect.getsource(flows) + inspect.getsource(maintenance_steps)
     named = re.findall(r'(?:lazy|_opening)\("([\w.]+)"\)', source)
     assert len(named) >= 19
     for each in named:

@@ -54,12 +54,12 @@ INGEST = "name: p\nkind: ingest\nlake: /lake\ntopics: [t]\n"
 
 
 def examined(directory: Path, text: str, environ: dict[str, str] | None = None) -> None:
-    from tidegate.pipelines import files
+    from tidegate.pipelines import pipeline_files
 
     path = directory / "p.yaml"
     path.write_text(text)
     assert len(text) <= 128 * 1024
-    bounded(lambda: files.examine(path, environ or {}))
+    bounded(lambda: pipeline_files.examine(path, environ or {}))
 
 
 # --- pipeline files: each of these stops the parsing of all DAGs ---------------------------------
@@ -89,13 +89,13 @@ def test_a_pattern_that_backtracks(tmp_path):
 
 def test_what_a_broken_file_says_of_its_schedule(tmp_path, monkeypatch):
     """Read for the DAG that shows its error, when all DAGs are parsed."""
-    from tidegate.pipelines import files
+    from tidegate.pipelines import pipeline_files
 
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
     path = tmp_path / "p.yaml"
     path.write_text(f"kind: ingest # a # b\nbad: 1\nschedule: 'a{' ' * 120_000}b'  # daily\n")
-    bounded(lambda: files.said("p"))
-    said = files.said("p")
+    bounded(lambda: pipeline_files.said("p"))
+    said = pipeline_files.said("p")
     assert (said["kind"], said["schedule"][:2], said["schedule"][-2:]) == ("ingest", "a ", " b")
 
 
@@ -347,9 +347,9 @@ def test_a_long_line_of_output(monkeypatch, tmp_path):
 
 def test_csv_of_many_columns_does_not_recurse_in_java():
     """`(?:a|b){n}` is a recursion of Java's for each n, `(?:a|b){n}+` a loop: no JVM is started."""
-    from tidegate.spark import decoding
+    from tidegate.spark import decoded_rows
 
-    assert r"{{{len(fields) - 1}}}\z" not in Path(decoding.__file__).read_text()
+    assert r"{{{len(fields) - 1}}}\z" not in Path(decoded_rows.__file__).read_text()
 
 
 # --- Airflow's API server -----------------------------------------------------------------------

@@ -32,8 +32,8 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 from tidegate.core.replacement import Replaced
 from tidegate.core.requests import Backfill, Replay
+from tidegate.egress.egress_run import early_end
 from tidegate.egress.release import release
-from tidegate.egress.run import early_end
 from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,

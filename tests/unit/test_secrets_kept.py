@@ -18,7 +18,7 @@ from tidegate.broker import oauth
 from tidegate.errors import ConfigurationError, TriggerNotPermitted
 from tidegate.orchestration import rights
 from tidegate.pipelines import scaffold
-from tidegate.pipelines.files import Examined, examined
+from tidegate.pipelines.pipeline_files import Examined, examined
 from tidegate.samples.proposed_decoder import decoder
 from tidegate.settings import secrets
 from tidegate.settings.setting import Place

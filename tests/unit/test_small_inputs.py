@@ -28,7 +28,7 @@ from tidegate.core.schema import SchemaError
 from tidegate.errors import ConfigurationError, LakeDamaged
 from tidegate.lake import attempts, committing, dataset, placing, plans, views
 from tidegate.lake.store import LocalStore
-from tidegate.pipelines import files, scaffold
+from tidegate.pipelines import pipeline_files, scaffold
 from tidegate.samples import peek as peeking
 from tidegate.samples.proposed_decoder import better_than, decoder
 from tidegate.spark import formats
@@ -123,7 +123,7 @@ def test_keys_that_are_no_columns_are_not_proposed(name: str) -> None:
     declared = Decoding(Decoder("json", "ok STRING"))
     assert better_than(declared, [text], []) == Decoder("json", columns)
     file = scaffold.ingest("p", ["t"], "/lake", "k", {"t": Decoder("json", columns)})
-    assert files.examined(file, "p", {}).complaints == ()
+    assert pipeline_files.examined(file, "p", {}).complaints == ()
 
 
 def test_init_by_keys_that_are_no_columns(tidegate: Any, monkeypatch: Any) -> None:

@@ -13,7 +13,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 COMMANDS = {
-    "pipeline": {
+    "pipeline_commands": {
         "run": "Ingest new records. Egress: send unsent data.",
         "status": "Show origin, cursor, end and lag of every partition, and each problem with its "
         "fix.",
@@ -27,7 +27,7 @@ COMMANDS = {
         "view": "Print the SQL of a view of the lake, with its typed columns, for another program.",
         "peek": "Show some records of a topic, as people read them. Nothing is read into the lake.",
     },
-    "windows": {
+    "window_commands": {
         "explain": "Show what `run` would do now, without doing it.",
         "backfill": "Ingest the offsets of a window that are not in the lake. Live runs are not "
         "affected.",
@@ -36,7 +36,7 @@ COMMANDS = {
         "coverage": "Show every offset: covered (live, backfill, replay), skipped, expired or "
         "unseen.",
     },
-    "maintenance": {
+    "maintenance_commands": {
         "reconcile": "Compare Variables and group offsets with the ledger, and rewrite those that "
         "are behind.",
         "repair": "Place committed files after crashes. Quarantine files in data/ that no live "
@@ -46,7 +46,9 @@ COMMANDS = {
         "checkpoint": "Write a checkpoint of the ledger, so that opening it reads few entries.",
         "doctor": "Check everything that a run needs. Each warning and failure names its fix.",
     },
-    "offsets": {"offsets": "Cursors: show them, move one forward, adopt a recreated topic."},
+    "offset_commands": {
+        "offsets": "Cursors: show them, move one forward, adopt a recreated topic."
+    },
     "configuring": {
         "settings": "Show which settings of Kafka and Spark a pipeline file takes, and why others "
         "not.",

@@ -19,7 +19,7 @@ from tidegate.core.decoding import Decoder
 from tidegate.core.printable import printable
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.pipelines import files as pipeline_files
+from tidegate.pipelines import pipeline_files as pipeline_files
 from tidegate.pipelines import scaffold
 from tidegate.pipelines.spec import Ingest
 from tidegate.pipelines.value_types import is_pipeline_name, pipeline_name
@@ -95,7 +95,7 @@ def schema(
     output: Annotated[Path | None, typer.Option(help="A file to write; by default stdout.")] = None,
 ) -> None:
     """Print the JSON Schema of pipeline files, for editors."""
-    from tidegate.pipelines.schema import schema as schema_of_files
+    from tidegate.pipelines.editor_schema import schema as schema_of_files
 
     text = json.dumps(schema_of_files(), indent=1)
     if output is None:

@@ -22,9 +22,9 @@ Results = Iterable[tuple[str, dict[str, Any] | Exception]]
 
 
 def _named(text: str | None) -> str | None:
-    from tidegate.pipelines import files
+    from tidegate.pipelines import pipeline_files
 
-    return text and files.name_of(text)
+    return text and pipeline_files.name_of(text)
 
 
 Pipeline = Annotated[

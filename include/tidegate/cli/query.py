@@ -26,11 +26,11 @@ from tidegate.cli.console import (
     say,
     say_columns,
 )
-from tidegate.cli.windows import Zone
+from tidegate.cli.window_commands import Zone
 from tidegate.core.printable import CONTROL, printable, printable_name
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.runs.requested_windows import absolute
 
 app = typer.Typer()
@@ -141,7 +141,7 @@ def peek(
 
     if decode and in_lake:
         raise ConfigurationError("give --decode or --lake, not both: the lake has its columns")
-    spec = files.load_ingest(pipeline)
+    spec = pipeline_files.load_ingest(pipeline)
     named = choose_topic(spec.name, spec.topics, topic)
     begin = absolute(start, zone)
     if in_lake:

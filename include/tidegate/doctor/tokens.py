@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.doctor.check import Line, failure, ok
-from tidegate.doctor.connections import KafkaLookup, SparkLookup, found
-from tidegate.launch import delegation_tokens
+from tidegate.doctor.connection_lookup import KafkaLookup, SparkLookup, found
+from tidegate.launch import token_settings
 from tidegate.pipelines.spec import Spec
 
 
@@ -21,15 +21,15 @@ def check_tokens(
     The cluster of an egress's lake counts, too: its token must match no address of the target.
     """
     own, of_source = found(kafka), found(source) if source else None
-    tokens = delegation_tokens.tokens_of([each for each in (own, of_source) if each])
+    tokens = token_settings.tokens_of([each for each in (own, of_source) if each])
     spark = found(look_up)
     conf = {**(spark.conf if spark else {}), **spec.spark.settings}
-    wrong = delegation_tokens.complaints(tokens, conf, home=spark.home if spark else None)
+    wrong = token_settings.complaints(tokens, conf, home=spark.home if spark else None)
     for each in wrong:
         says, _, fix = each.rpartition("; ")
         yield failure("tokens", says, fix)
     if wrong or own is None or (token := own.delegation_token) is None:
         return
-    itself = delegation_tokens.for_master([token], look_up().master)
+    itself = token_settings.for_master([token], look_up().master)
     by = "Spark itself, by Kerberos," if itself else "the driver"
     yield ok("tokens", f"{by} obtains the token {token.cluster!r} of {', '.join(token.addresses)}")

@@ -12,7 +12,7 @@ from tidegate.core.judge import Adopt, Lost, Moved, PartlyCovered, Refused
 from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.work import delivered
 from tidegate.egress.lake_source import window_of
-from tidegate.egress.plan import root_of
+from tidegate.egress.planning import root_of
 from tidegate.errors import ConfigurationError, PlanDead, SenderAlive
 from tidegate.lake.attempts import Attempt
 from tidegate.runs.run import EgressRun, OpenRun

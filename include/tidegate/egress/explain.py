@@ -9,7 +9,7 @@ from tidegate.core.plan import Plan
 from tidegate.core.work import delivered
 from tidegate.egress import proposal
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
-from tidegate.egress.plan import preview
+from tidegate.egress.planning import preview
 from tidegate.egress.sender import is_dead_here
 from tidegate.runs.client_options import explained
 from tidegate.runs.kafka_protocol import Kafka

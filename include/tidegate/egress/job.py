@@ -8,7 +8,7 @@ from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
 from tidegate.core.work import earlier_attempts
 from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_record, window_of
-from tidegate.egress.plan import root_of
+from tidegate.egress.planning import root_of
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.client_options import client_name

@@ -13,7 +13,7 @@ from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError, LakeDamaged, SourceChanged
 from tidegate.lake import attempts
-from tidegate.lake.files import files_over
+from tidegate.lake.committed_files import files_over
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store, Stores

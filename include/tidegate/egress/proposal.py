@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tidegate.core.plan import Plan, SourceFile
 from tidegate.core.source_root import Root
-from tidegate.egress.plan import root_of
+from tidegate.egress.planning import root_of
 from tidegate.errors import TidegateError
 from tidegate.lake import sources
 from tidegate.lake.store_protocol import SourceFiles, Stores

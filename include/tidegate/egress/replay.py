@@ -25,9 +25,9 @@ from tidegate.egress.backlog import Backlog, unchanged
 from tidegate.egress.byte_settings import line_ends
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
-from tidegate.lake import boundaries, deliveries, sources
+from tidegate.lake import boundary_files, deliveries, sources
 from tidegate.lake.ledger import written_at
-from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
+from tidegate.runs.boundary_search import Topic, refuse_leaderless, resolve
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.replay_id import id_complaints, refuse_another
 from tidegate.runs.requested_windows import without_files
@@ -99,13 +99,13 @@ def requested_backlog(
         return _sent_files(opened, asked)
     run = opened.run
     lake = open_lake(str(run.spec.source.lake), run.stores, run.pipelines)
-    for _ in range(boundaries.MOST_TRIES):
+    for _ in range(boundary_files.MOST_TRIES):
         ranges, cuts = _resolve_window(run, asked, lake)
-        if not record or all(boundaries.freeze(lake.store, each) for each in cuts):
+        if not record or all(boundary_files.freeze(lake.store, each) for each in cuts):
             return Backlog(unsent=Unsent(lake, lake.fold.topic_ids, tuple(ranges)))
     raise LakeUnavailable(
         f"pipeline {run.spec.name!r}: other processes froze times of {asked.topic} first, "
-        f"{boundaries.MOST_TRIES} times in a row; nothing was planned, try again"
+        f"{boundary_files.MOST_TRIES} times in a row; nothing was planned, try again"
     )
 
 

@@ -25,7 +25,7 @@ from tidegate.egress.lake_source import (
     late_ranges,
     open_lake_of,
 )
-from tidegate.egress.plan import living_plan, plan, refuse_unordered, root_of, survey
+from tidegate.egress.planning import living_plan, plan, refuse_unordered, root_of, survey
 from tidegate.errors import (
     IdentityChanged,
     OutOfMemory,

@@ -24,7 +24,7 @@ from tidegate.errors import LakeDamaged
 from tidegate.lake import audit, deliveries, plans
 from tidegate.lake.deliveries import SentFile
 from tidegate.lake.store_protocol import Store
-from tidegate.runs.boundaries import refuse_leaderless
+from tidegate.runs.boundary_search import refuse_leaderless
 from tidegate.runs.findings import Findings
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.spec_protocol import EgressSpec

@@ -27,7 +27,7 @@ from tidegate.core.requests import Backfill, DataInterval
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
 from tidegate.lake.store_protocol import Store
-from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
+from tidegate.runs.boundary_search import Topic, refuse_leaderless, resolve
 from tidegate.runs.run import Run
 from tidegate.runs.spec_protocol import IngestSpec
 

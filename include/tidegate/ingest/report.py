@@ -15,7 +15,7 @@ from tidegate.errors import TidegateError
 from tidegate.ingest.status import positions
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.files import committed_parts
+from tidegate.lake.committed_files import committed_parts
 from tidegate.lake.plans import Frozen
 from tidegate.runs.client_options import effective
 from tidegate.runs.run import OpenRun, Run

@@ -27,7 +27,7 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.ingest import sealing, truncation
-from tidegate.ingest.plan import living_plan, plan
+from tidegate.ingest.planning import living_plan, plan
 from tidegate.ingest.sealing import Outcomes
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt

@@ -19,7 +19,7 @@ from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, Ti
 from tidegate.ingest import truncation
 from tidegate.lake import decodings, plans
 from tidegate.lake.attempts import staged_files
-from tidegate.lake.files import CommittedFile, live_files
+from tidegate.lake.committed_files import CommittedFile, live_files
 from tidegate.lake.ledger import Ledger, existing, last_entry
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.kafka_protocol import Kafka

@@ -16,7 +16,7 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.lake import decodings, footers, s3_settings, views
-from tidegate.lake.files import CommittedFile, live_file, located
+from tidegate.lake.committed_files import CommittedFile, live_file, located
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.store_protocol import Store
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import OffsetRange
-from tidegate.lake.files import located
+from tidegate.lake.committed_files import located
 from tidegate.lake.footers import opened_committed
 from tidegate.lake.store_protocol import Store
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tidegate.errors import ConfigurationError
 from tidegate.lake import s3_settings
-from tidegate.launch import delegation_tokens, spark_jars
+from tidegate.launch import spark_jars, token_settings
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.launch.submission import CLASS_PATH, PACKAGES, Submission, joined
 from tidegate.spark.hadoop_files import LOCAL_FILES, WITHOUT_SHELL
@@ -52,8 +52,8 @@ def for_master(given: Submission, master: str) -> Submission:
     overrides `spark.task.maxFailures`.
     """
     if given.kafka:
-        tokens = delegation_tokens.tokens_of([given.kafka])
-        login = delegation_tokens.for_master(tokens, master)
+        tokens = token_settings.tokens_of([given.kafka])
+        login = token_settings.for_master(tokens, master)
         given = replace(given, conf={**given.conf, **login})
     if master.partition("[")[0] != "local":
         return given

@@ -13,7 +13,7 @@ from pathlib import Path
 from tidegate.errors import ConfigurationError
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import cluster_mode, delegation_tokens
+from tidegate.launch import cluster_mode, token_settings
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.launch.submission import Submission, submission
@@ -84,7 +84,7 @@ class SparkEngine:
             # The process list names the attempt: a driver without its submitter is found by that.
             private = Path(temporary, attempt.name)
             private.mkdir(mode=0o700)
-            options, logins = delegation_tokens.split(self.kafka, private)
+            options, logins = token_settings.split(self.kafka, private)
             whole = replace(job, options={**options, **job.options}, logins=logins)
             call = submission(
                 whole, private / "job.json", conf, kafka=self.kafka, spark=self.connection

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from tidegate.errors import ConfigurationError
 from tidegate.launch import (
-    delegation_tokens,
     java_options,
     job_zip,
     spark_home,
     spark_jars,
+    token_settings,
 )
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.runs.kafka_protocol import JavaCluster
@@ -166,5 +166,5 @@ def joined(conf: Mapping[str, str], name: str, *values: str, by: str = ",") -> d
 
 
 def _with_kafka(given: Submission, kafka: JavaCluster | None, spark: SparkConnection) -> Submission:
-    tokens = delegation_tokens.conf([kafka], given.conf, spark.home) if kafka else {}
+    tokens = token_settings.conf([kafka], given.conf, spark.home) if kafka else {}
     return replace(given, conf={**given.conf, **tokens}, kafka=kafka)

@@ -12,7 +12,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import placing
-from tidegate.lake.files import files_of, files_of_each
+from tidegate.lake.committed_files import files_of, files_of_each
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Listed, Store
 from tidegate.runs.spec_protocol import IngestSpec

@@ -35,7 +35,7 @@ def _find(kind: Literal["Kafka", "Spark"], connection_id: str) -> Connection:
     in_airflow = any(os.environ.get(name) for name in metadata_database.NAMED_BY)
     if found is None and in_airflow:
         with metadata_database.quiet_airflow():
-            from tidegate.orchestration.connections import look_up
+            from tidegate.orchestration.airflow_connections import look_up
 
             found = look_up(connection_id, metadata_database.connection)
     if found is None and kind == "Spark" and connection_id == DEFAULT:

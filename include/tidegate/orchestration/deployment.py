@@ -10,7 +10,7 @@ from airflow.sdk import Variable
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from tidegate.errors import AirflowUnavailable
-from tidegate.orchestration.connections import ask_api
+from tidegate.orchestration.airflow_connections import ask_api
 
 VARIABLE = "tidegate_deployment"
 

@@ -24,9 +24,9 @@ from airflow.sdk import (
 from tidegate import connections, flows
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import tasks
-from tidegate.orchestration.compatibility import CronDataIntervalTimetable
+from tidegate.orchestration.airflow_versions import CronDataIntervalTimetable
 from tidegate.orchestration.links import ReportLink
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.pipelines.value_types import is_pipeline_name, is_schedule
 
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 BEFORE_ANY_RUN = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def pipeline_dags(loaded: files.Loaded | None = None) -> dict[str, DAG]:
+def pipeline_dags(loaded: pipeline_files.Loaded | None = None) -> dict[str, DAG]:
     """Return the pipelines' DAGs by their ids, of those that are loaded, or else asked for.
 
     The DAG of an invalid file shows the errors in Airflow's UI. It never affects other pipelines.
@@ -52,13 +52,15 @@ def pipeline_dags(loaded: files.Loaded | None = None) -> dict[str, DAG]:
     return {dag.dag_id: dag for dag in dags}
 
 
-def asked_for() -> files.Loaded:
+def asked_for() -> pipeline_files.Loaded:
     """Load the pipelines whose DAGs Airflow wants: all of them, or only that of a task.
 
     Airflow reads the DAG file for each task anew. A thousand DAGs take seconds.
     """
     only = get_parsing_context().dag_id
-    return files.load_all(name for name in files.names() if not only or dag_id(name) == only)
+    return pipeline_files.load_all(
+        name for name in pipeline_files.names() if not only or dag_id(name) == only
+    )
 
 
 def _dag_or_errors(name: str, spec: Spec | ConfigurationError) -> DAG:
@@ -132,7 +134,7 @@ def replay_tasks(run_of: tasks.RunOf) -> None:
         if not tasks.plan(run_of, context):
             return None
         with tasks.airflow_errors():
-            flow = flows.of(files.load_named(context["params"]["pipeline"]))
+            flow = flows.of(pipeline_files.load_named(context["params"]["pipeline"]))
         # A branch skips the direct downstream tasks that it does not return.
         return [flow.spark_step, "publish"]
 
@@ -211,7 +213,7 @@ def refuse_wrong_files() -> None:
         return  # for a task, whose own file says it
     wrong = [
         f"{str(error).splitlines()[0].rstrip(':')}: the DAG {dag_id(name)} has all complaints"
-        for name, error in files.load_all(files.names()).items()
+        for name, error in pipeline_files.load_all(pipeline_files.names()).items()
         if isinstance(error, ConfigurationError)
     ]
     if wrong:
@@ -224,7 +226,7 @@ def _refusing_dag(name: str, complaint: str) -> DAG:
     It has the tasks of its kind, or of both, or a run that is under way would succeed with what it
     has done; and the file's schedule as far as it can be read, so that there are runs to fail.
     """
-    said = files.said(name)
+    said = pipeline_files.said(name)
     flow = flows.FLOWS.get((said or {}).get("kind", ""))
     work = [each.spark_step for each in ([flow] if flow else flows.FLOWS.values())]
     with DAG(

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Param
 from tidegate import flows
 from tidegate.core.requests import Backfill
 from tidegate.orchestration import factory, rights, tasks
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.runs.requested_windows import absolute, parsed_ranges
 
@@ -35,7 +35,7 @@ _EDGE_HELP = (
 )
 
 
-def backfill_dag(loaded: files.Loaded | None = None) -> DAG:
+def backfill_dag(loaded: pipeline_files.Loaded | None = None) -> DAG:
     """Return the DAG that ingests the offsets of a window that are not in the lake.
 
     Its form offers the pipelines that are loaded, or else asked for.
@@ -73,7 +73,7 @@ def backfill_dag(loaded: files.Loaded | None = None) -> DAG:
     )
 
 
-def replay_dag(loaded: files.Loaded | None = None) -> DAG:
+def replay_dag(loaded: pipeline_files.Loaded | None = None) -> DAG:
     """Return the DAG that re-ingests a window and replaces its files, or sends it again.
 
     Its form offers the pipelines that are loaded, or else asked for.
@@ -112,8 +112,8 @@ def replay_dag(loaded: files.Loaded | None = None) -> DAG:
     )
 
 
-def _specs(loaded: files.Loaded | None) -> dict[str, Spec]:
-    return files.valid(factory.asked_for() if loaded is None else loaded)
+def _specs(loaded: pipeline_files.Loaded | None) -> dict[str, Spec]:
+    return pipeline_files.valid(factory.asked_for() if loaded is None else loaded)
 
 
 def _window_params(names: list[str]) -> dict[str, Param]:
@@ -171,7 +171,7 @@ def _backfill(context: Context) -> Run | EgressRun:
 
     params = tasks.params_of(context)
     rights.check(context, params["pipeline"])
-    spec = files.load_ingest(params["pipeline"])
+    spec = pipeline_files.load_ingest(params["pipeline"])
     topic = params["topic"]
     asked = Backfill(
         topic=(topic or "") if params["ranges"] else choose_topic(spec.name, spec.topics, topic),
@@ -184,18 +184,18 @@ def _backfill(context: Context) -> Run | EgressRun:
 
 
 def _replay(context: Context) -> Run | EgressRun:
-    from tidegate.orchestration import connections
+    from tidegate.orchestration import airflow_connections
 
     params = tasks.params_of(context)
     rights.check(context, params["pipeline"])
-    spec = files.load_named(params["pipeline"])
+    spec = pipeline_files.load_named(params["pipeline"])
     given = {
         "id": params["replay_id"],
         "where": params["where"],
         "files": tuple(params["files"] or ()),
         **_window(params, context),
     }
-    settings = flows.of(spec).replay(spec, params["topic"], connections.kafka, given)
+    settings = flows.of(spec).replay(spec, params["topic"], airflow_connections.kafka, given)
     return tasks.new_run(spec, context, _known_params(context), **settings)
 
 

@@ -11,9 +11,9 @@ from airflow.sdk import DAG, Param, chain, get_current_context, task
 
 from tidegate import flows
 from tidegate.errors import ConfigurationError, Transient
-from tidegate.maintenance.steps import STEPS, Environment
+from tidegate.maintenance.maintenance_steps import STEPS, Environment
 from tidegate.orchestration import rights
-from tidegate.orchestration.compatibility import AirflowFailException, AirflowSkipException
+from tidegate.orchestration.airflow_versions import AirflowFailException, AirflowSkipException
 from tidegate.orchestration.factory import BEFORE_ANY_RUN, dag_id
 from tidegate.orchestration.form_dags import TOPIC
 from tidegate.orchestration.tasks import (
@@ -23,7 +23,7 @@ from tidegate.orchestration.tasks import (
     params_of,
     refuse_unknown,
 )
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Spec
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def maintenance_dag() -> DAG:
         "pipeline": Param(
             None,
             type=["null", "string"],
-            enum=[None, *files.names()],
+            enum=[None, *pipeline_files.names()],
             description="Only this one; empty: all pipelines.",
         ),
         **{
@@ -119,19 +119,19 @@ def move_cursor(context: Context) -> None:
     given = {name: params[name] for name in _CURSOR if params[name] is not None}
     if not given:
         raise AirflowSkipException("no cursor to move")
-    from tidegate.maintenance.cursor import move
-    from tidegate.orchestration import connections
+    from tidegate.maintenance.cursor_moves import move
+    from tidegate.orchestration import airflow_connections
 
     with airflow_errors():
         missing = [name for name in ("pipeline", *_CURSOR) if params[name] is None]
         if missing:
             raise ConfigurationError(f"to move a cursor, give also: {', '.join(missing)}")
         user = rights.check(context, params["pipeline"])
-        spec = files.load_ingest(params["pipeline"])
+        spec = pipeline_files.load_ingest(params["pipeline"])
         moved = move(
             spec,
-            connections.kafka(spec),
-            connections.Variables(),
+            airflow_connections.kafka(spec),
+            airflow_connections.Variables(),
             **given,
             by=f"airflow:{user}",
             run=context["dag_run"].run_id,
@@ -145,9 +145,9 @@ def refuse_runs_without_file(context: Context) -> None:
     Airflow does not schedule what is left of such a run, and never fails it. Which pipelines there
     were is in a Variable, until nothing of theirs is unfinished.
     """
-    from tidegate.orchestration import connections
+    from tidegate.orchestration import airflow_connections
 
-    variables, there = connections.Variables(), set(files.names())
+    variables, there = airflow_connections.Variables(), set(pipeline_files.names())
     known = {*json.loads(variables.read(_PIPELINES) or "[]")}
     count, states = context["ti"].get_dr_count, ["queued", "running"]
     left = sorted(each for each in known - there if count(dag_id=dag_id(each), states=states))
@@ -163,14 +163,16 @@ def refuse_runs_without_file(context: Context) -> None:
 def run_step(name: str, context: Context) -> None:
     """Run a step for one pipeline or for all. Fail at the end, naming each failed pipeline."""
     from tidegate.lake.sweeping import ABANDON_AFTER
-    from tidegate.orchestration import connections
+    from tidegate.orchestration import airflow_connections
 
     params = _params(context)
     if not params[name]:
         raise AirflowSkipException("not asked for")
     step = STEPS[name]
     run = context["dag_run"].run_id
-    given = Environment(run, connections.kafka, connections.Variables(), ABANDON_AFTER)
+    given = Environment(
+        run, airflow_connections.kafka, airflow_connections.Variables(), ABANDON_AFTER
+    )
 
     def do(spec: Spec) -> dict[str, Any]:
         document = step.do(spec, given)
@@ -179,7 +181,7 @@ def run_step(name: str, context: Context) -> None:
         return document
 
     documents, failed = {}, []
-    names = [params["pipeline"]] if params["pipeline"] else files.names()
+    names = [params["pipeline"]] if params["pipeline"] else pipeline_files.names()
     for pipeline, result in flows.for_each(names, do, step.kinds):
         if isinstance(result, Exception):
             text = f"{pipeline}: {type(result).__name__}: {result}"

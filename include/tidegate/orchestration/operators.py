@@ -16,7 +16,7 @@ from tidegate.errors import ConfigurationError, Transient
 from tidegate.orchestration import tasks
 from tidegate.orchestration.links import ReportLink
 from tidegate.orchestration.spark_operator import SparkOperator
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ class TidegateRunOperator(SparkOperator):
         self.resend = resend
 
     def execute(self, context: Context) -> None:
-        from tidegate.orchestration import connections
+        from tidegate.orchestration import airflow_connections
         from tidegate.spark.parent_death import end_with_parent
 
         end_with_parent()
         with tasks.airflow_errors():
-            spec = files.load_named(self.pipeline)
+            spec = pipeline_files.load_named(self.pipeline)
             run = self._run(spec, context)
-            self.spark = connections.spark(spec)
+            self.spark = airflow_connections.spark(spec)
             flows.of(spec).run_all(
                 run,
                 self.spark,
@@ -143,17 +143,17 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
         """Return whether it is complete; AirflowFailException for wrong arguments."""
         from tidegate.ingest.complete_through import is_complete_through
         from tidegate.lake.store import STORES
-        from tidegate.orchestration import connections
+        from tidegate.orchestration import airflow_connections
 
         def run_of(spec: IngestSpec) -> Run:
             run: Run = flows.INGEST.new_run(
-                spec, connections.kafka(spec), f"tidegate__{spec.name}", "complete-through",
+                spec, airflow_connections.kafka(spec), f"tidegate__{spec.name}", "complete-through",
                 datetime.now(UTC).date(),
             )  # fmt: skip
             return run
 
         with tasks.airflow_errors():
-            spec = files.load_ingest(self.pipeline)
+            spec = pipeline_files.load_ingest(self.pipeline)
             until = _time(self.until)
             try:
                 done = is_complete_through(spec, self.topic, until, STORES, run_of)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from tidegate.orchestration.compatibility import ends_with_the_task
+from tidegate.orchestration.airflow_versions import ends_with_the_task
 from tidegate.settings import secrets
 
 if TYPE_CHECKING:

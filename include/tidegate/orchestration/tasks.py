@@ -16,7 +16,7 @@ from tidegate import flows
 from tidegate.core.requests import Dates, Live
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.orchestration.compatibility import (
+from tidegate.orchestration.airflow_versions import (
     AirflowFailException,
     AirflowSkipException,
 )
@@ -85,7 +85,7 @@ def new_run(
 def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> Run | EgressRun:
     """Return the run of a task instance. `dag_id` and Airflow's run id identify its plan."""
     from tidegate.connections import of_run
-    from tidegate.orchestration import connections, deployment
+    from tidegate.orchestration import airflow_connections, deployment
 
     interval = _interval(context)
     ti = context["ti"]
@@ -99,11 +99,11 @@ def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> R
         settings["senders"] = ProcessSenders(task, task_ended(context))
     run: Run | EgressRun = flows.of(spec).new_run(
         spec,
-        of_run(connections.kafka(spec), spec, ti.task_id, ti.run_id, str(ti.try_number)),
+        of_run(airflow_connections.kafka(spec), spec, ti.task_id, ti.run_id, str(ti.try_number)),
         dag_id=dag_id,
         run_id=context["dag_run"].run_id,
         window_date=interval[0].date() if interval else datetime.now(UTC).date(),
-        mirror=connections.Variables(),
+        mirror=airflow_connections.Variables(),
         **settings,
     )
     return run
@@ -139,13 +139,15 @@ def params_of(context: Context) -> dict[str, Any]:
 
 def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan. Return whether it has work, else the other tasks are skipped."""
-    from tidegate.orchestration import connections
+    from tidegate.orchestration import airflow_connections
 
     with airflow_errors():
         run = run_of(context)
         flow = flows.of(run.spec)
         if context["params"].get("dry_run"):
-            explained = flow.explain(run, connections.spark(run.spec), connections.kafka)
+            explained = flow.explain(
+                run, airflow_connections.spark(run.spec), airflow_connections.kafka
+            )
             logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
             return False
         replan = bool(context["params"].get("replan"))
@@ -160,12 +162,12 @@ def _with_client(run: Run | EgressRun) -> Run | EgressRun:
     A connection that cannot be used is reported by the step that starts Spark.
     """
     from tidegate.launch.spark_connection import LOCAL
-    from tidegate.orchestration import connections
+    from tidegate.orchestration import airflow_connections
 
     if isinstance(run.spec, Ingest):
         return run
     try:
-        home = connections.spark(run.spec).home
+        home = airflow_connections.spark(run.spec).home
     except TidegateError:
         return run
     with_client: EgressRun = flows.with_spark(run, replace(LOCAL, home=home))
@@ -207,7 +209,7 @@ class SparkTask(SparkOperator):
         self._run_of = run_of
 
     def execute(self, context: Context) -> None:
-        from tidegate.orchestration import connections
+        from tidegate.orchestration import airflow_connections
         from tidegate.spark.parent_death import end_with_parent
 
         # If the supervisor is killed, this task and its Spark end, too.
@@ -220,7 +222,7 @@ class SparkTask(SparkOperator):
                     f"pipeline {run.spec.name!r} is {flow.kind}, and this task is for the other "
                     "kind: its file was changed during this run. Start a new run"
                 )
-            self.spark = connections.spark(run.spec)
+            self.spark = airflow_connections.spark(run.spec)
             flow.work(run, self.spark, lambda given: self.submit(given, context))
         logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
 

@@ -26,7 +26,7 @@ from tidegate.pipelines.value_types import (
     as_texts,
 )
 from tidegate.settings.setting import Place
-from tidegate.settings.sink import READING
+from tidegate.settings.sink_settings import READING
 from tidegate.settings.source import disagreements
 from tidegate.settings.table import judge
 from tidegate.spark import formats, producer_settings

@@ -11,7 +11,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Spec
 from tidegate.settings.merged import Effective, Origin, merged
 from tidegate.settings.setting import Place
-from tidegate.settings.sink import DEFAULTS
+from tidegate.settings.sink_settings import DEFAULTS
 from tidegate.settings.source import disagreements
 from tidegate.settings.table import TABLE
 from tidegate.spark import producer_settings

@@ -11,7 +11,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.settings import secrets
 from tidegate.settings.old_names import OLD
 from tidegate.settings.setting import UNSET, Answer, Place, Setting
-from tidegate.settings.sink import SINK
+from tidegate.settings.sink_settings import SINK
 from tidegate.settings.source import SOURCE
 from tidegate.settings.spark_conf import OF_CONNECTOR, SENDING, SPARK
 

@@ -13,10 +13,10 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from tidegate.spark import records, source_rows
-from tidegate.spark.compatibility import condition
 from tidegate.spark.egress_job import EgressJob, RowSource
 from tidegate.spark.expressions import NotComputable
 from tidegate.spark.failures import describe, java_causes
+from tidegate.spark.spark_versions import condition
 
 SPARK_ERRORS = CapturedException, Py4JJavaError
 UNREADABLE = re.compile(r"FAILED_READ_FILE\S{0,99} Encountered error while reading file (\S+)\.\s")

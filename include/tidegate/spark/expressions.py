@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.nearest import did_you_mean
-from tidegate.spark.compatibility import condition
-from tidegate.spark.compatibility import message as message_of
+from tidegate.spark.spark_versions import condition
+from tidegate.spark.spark_versions import message as message_of
 
 # By the groups of Spark's function registry, so that what a later Spark adds elsewhere (aggregates,
 # generators, windows, XML with schema files, anything new) is refused until it is reviewed.

@@ -21,13 +21,13 @@ from tidegate.spark import (
     source_rows,
 )
 from tidegate.spark.bad_files import SPARK_ERRORS, BadFiles
-from tidegate.spark.compatibility import message as message_of
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.expressions import NotAllowed, NotComputable, NotRepeatable
 from tidegate.spark.failures import describe
 from tidegate.spark.hadoop_files import located
 from tidegate.spark.records import RECORD, DoesNotFit
 from tidegate.spark.row_frame import IDENTITY, WHOLE_FILE
+from tidegate.spark.spark_versions import message as message_of
 
 _NAMED = 5  # bad rows or files that a message names
 _DIGITS = re.compile("[0-9]+")  # reasons that differ in numbers are named once

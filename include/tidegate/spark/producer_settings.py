@@ -13,7 +13,7 @@ from types import MappingProxyType
 from tidegate.settings.client_answers import setup_timeouts
 from tidegate.settings.kafka_clients import COMMON
 from tidegate.settings.setting import UNSET, Place, without_unset
-from tidegate.settings.sink import DEFAULTS, READING
+from tidegate.settings.sink_settings import DEFAULTS, READING
 from tidegate.settings.table import Verdict, judge
 
 NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.spark.compatibility import metadata_column
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.hadoop_files import located
+from tidegate.spark.spark_versions import metadata_column
 
 # Read exactly these paths: `*` in a name is no pattern, and `day=1/` no column (looking for those,
 # Spark would read a file beside such a directory twice).

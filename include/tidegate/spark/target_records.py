@@ -18,8 +18,8 @@ from tidegate.core.offsets import OffsetRange, Offsets, Window
 from tidegate.core.provenance import HEADER, NUMBERS
 from tidegate.core.unreadable_records import LATEST_MS, is_readable
 from tidegate.spark import kafka_source
-from tidegate.spark.compatibility import read_kafka
 from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.spark_versions import read_kafka
 from tidegate.spark.task_size import records_per_task
 
 MOST_UNREADABLE = 100

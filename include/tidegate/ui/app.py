@@ -24,11 +24,11 @@ from tidegate.core.partition import LeftOut
 from tidegate.core.wording import counted
 from tidegate.egress.status import status as egress_status
 from tidegate.errors import ConfigurationError, TidegateError, Transient
-from tidegate.ingest.coverage import intervals
 from tidegate.ingest.status import read_state, status
+from tidegate.ingest.topic_coverage import intervals
 from tidegate.lake.store import STORES
-from tidegate.orchestration import connections
-from tidegate.pipelines import files
+from tidegate.orchestration import airflow_connections
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
 from tidegate.runs import report_store
 
@@ -88,7 +88,7 @@ def readable(request: Request, user: Annotated[BaseUser, Depends(get_user)]) -> 
         return True
 
     try:
-        return [name for name in files.names() if may_read(name)]
+        return [name for name in pipeline_files.names() if may_read(name)]
     except ConfigurationError as error:  # there is no directory of pipelines
         raise HTTPException(503, str(error)) from None
 
@@ -122,7 +122,7 @@ def report(
 ) -> Response:
     """Return the report of a run, as a page."""
     try:
-        spec = files.load_named(pipeline) if pipeline in pipelines else None
+        spec = pipeline_files.load_named(pipeline) if pipeline in pipelines else None
         found = report_store.read(flows.store(spec), run_key, generation) if spec else None
     except TidegateError as error:
         raise HTTPException(503, f"{type(error).__name__}: {error}") from None
@@ -149,7 +149,7 @@ def _request(name: str) -> Future[dict[str, Any]]:
         if answer and (not answer.done() or time.monotonic() - started < FRESH):
             return answer
         try:
-            spec = files.load_named(name)
+            spec = pipeline_files.load_named(name)
         except Exception as error:
             answer = Future()
             answer.set_exception(error)
@@ -166,8 +166,8 @@ def _request(name: str) -> Future[dict[str, Any]]:
 def _status(spec: Spec) -> dict[str, Any]:
     """Return a status. A broker that did not answer for one pipeline is not asked by others."""
     if isinstance(spec, Egress):
-        return egress_status(spec, STORES, files, footers=False)
-    kafka = connections.kafka(spec)
+        return egress_status(spec, STORES, pipeline_files, footers=False)
+    kafka = airflow_connections.kafka(spec)
     until, why = down_until.get(spec.kafka, (0.0, ""))
     down = why if time.monotonic() < until else None
     store = flows.store(spec)

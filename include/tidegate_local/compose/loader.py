@@ -10,7 +10,7 @@ import tenacity
 
 from tidegate import api, connections
 from tidegate.errors import ConfigurationError, Difference, TidegateError
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate_local import flights
 from tidegate_local.airflow_api import AirflowApi, AirflowUnreachable
 from tidegate_local.compose.prepare import USER
@@ -69,7 +69,7 @@ def count_flights(environ: Mapping[str, str]) -> tuple[int, int]:
     By Arrow: the image has no DuckDB.
     """
     keys = ["topic", "partition", "offset"]
-    spec = files.load(Path(environ["TIDEGATE_PIPELINES"]) / "flights.yaml", environ)
+    spec = pipeline_files.load(Path(environ["TIDEGATE_PIPELINES"]) / "flights.yaml", environ)
     table = api.open_lake(spec).dataset().to_table(columns=keys)
     return table.num_rows, table.group_by(keys).aggregate([]).num_rows
 

@@ -19,7 +19,7 @@ from support import doc_pages, in_process, spark_session, topic_reader, topic_re
 from support.cli_user import Terminal
 from support.secured_broker import PASSWORD, SecuredBroker
 from tidegate.broker.kafka_cluster import KafkaCluster
-from tidegate.launch.delegation_tokens import client_options
+from tidegate.launch.token_settings import client_options
 from tidegate.spark.failures import thrown
 
 ROW = re.compile(r"\| (.+) \| ([A-Z_]+) \| the (topics|target topics|group) \| (.+) \|")

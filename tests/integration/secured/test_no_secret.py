@@ -33,7 +33,7 @@ from support.secret_scan import (
 )
 from support.secured_broker import CLIENT_SECRET, KEY_PASSWORD, PASSWORD, SecuredBroker
 from tidegate.broker.kafka_cluster import KafkaCluster
-from tidegate.launch import delegation_tokens, jars
+from tidegate.launch import jars, token_settings
 from tidegate_local.ports import free_port
 
 TESTS = Path(__file__).parents[2]
@@ -271,7 +271,7 @@ def known_secrets(secured: SecuredBroker) -> dict[str, bytes]:
 def delegation_secrets(extra: Mapping[str, str]) -> dict[str, bytes]:
     """Return the secrets of the user's delegation tokens, as the broker tells their owner."""
     jvm = spark_session.shared()._jvm
-    _, (login,) = delegation_tokens.split(KafkaCluster("k", extra), Path("/private"))
+    _, (login,) = token_settings.split(KafkaCluster("k", extra), Path("/private"))
     properties = jvm.java.util.Properties()
     properties.put("bootstrap.servers", extra["bootstrap.servers"])
     for name, value in login.settings.items():

@@ -19,7 +19,7 @@ from tidegate.broker import cluster, consumer_groups, target
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
 from tidegate.doctor.check import Check, examine
-from tidegate.doctor.pipeline import check_broker
+from tidegate.doctor.pipeline_checks import check_broker
 from tidegate.errors import BrokerTooOld
 
 KAFKA = KafkaSettings("k", {"bootstrap.servers": "old:9092"})

@@ -10,7 +10,7 @@ import pytest
 from support.certificates import Authority
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
-from tidegate.launch.delegation_tokens import client_options
+from tidegate.launch.token_settings import client_options
 from tidegate.settings.setting import Place
 from tidegate.settings.table import find
 

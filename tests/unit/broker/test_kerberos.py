@@ -17,7 +17,7 @@ from support.java_errors import java_error
 from tidegate.broker import kerberos
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthenticated, TidegateError
-from tidegate.launch.delegation_tokens import client_options
+from tidegate.launch.token_settings import client_options
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 BROKER = {

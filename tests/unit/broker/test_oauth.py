@@ -26,7 +26,7 @@ from tidegate.errors import (
     NotAuthenticated,
     TidegateError,
 )
-from tidegate.launch.delegation_tokens import client_options
+from tidegate.launch.token_settings import client_options
 
 SECRET = "canary-secret"
 BROKER = {

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from support.certificates import EXPIRED, NOT_YET_VALID, Authority, Certificate
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
-from tidegate.launch.delegation_tokens import client_options
+from tidegate.launch.token_settings import client_options
 
 PASSWORD = "hunter2"
 TLS = {"bootstrap.servers": "broker:9093", "security.protocol": "SSL"}

@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
-from tidegate.launch.delegation_tokens import matches
+from tidegate.launch.token_settings import matches
 
 SCRAM = {
     "bootstrap.servers": "broker-1:9093, broker-2:9093",

@@ -21,7 +21,7 @@ from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import attempts, committing, plans
 from tidegate.lake.store import LocalStore
-from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.maintenance.checkpoint_step import checkpoint
 from tidegate.pipelines.spec import parse
 from tidegate_check import lake as module
 

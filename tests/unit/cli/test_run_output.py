@@ -364,7 +364,7 @@ def test_an_unforeseen_error_is_not_hidden(command, monkeypatch):
         raise RuntimeError("unforeseen")
 
     command.application = unforeseen
-    monkeypatch.setattr("tidegate.ingest.run.early_end", unforeseen)
+    monkeypatch.setattr("tidegate.ingest.ingest_run.early_end", unforeseen)
     monkeypatch.setattr("sys.argv", ["tidegate", "run", "p", "--run-id", "r 1"])
     with pytest.raises(RuntimeError, match="unforeseen") as raised:
         main.run()
@@ -385,7 +385,7 @@ def test_a_store_that_is_away_is_not_asked_again(command, monkeypatch):
             raise LakeUnavailable("lake s3://b/p: error sending request") from error
 
     command.application = unreachable
-    monkeypatch.setattr("tidegate.ingest.run.early_end", asked.append)
+    monkeypatch.setattr("tidegate.ingest.ingest_run.early_end", asked.append)
     code, _, err = command.run("run", "p", "--run-id", "r1")
     assert (code, asked) == (4, [])
     assert err.endswith(

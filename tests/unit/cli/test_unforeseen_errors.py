@@ -6,9 +6,9 @@ from unittest import mock
 import pytest
 
 from support.kafka_answers import answer
-from tidegate.cli import main, maintenance
+from tidegate.cli import main, maintenance_commands
 from tidegate.doctor import machine
-from tidegate.doctor import pipeline as pipeline_checks
+from tidegate.doctor import pipeline_checks as pipeline_checks
 from tidegate.doctor.check import Check, ok
 from tidegate.errors import BrokerUnreachable, LakeUnavailable
 from tidegate.lake.local_store import LocalStore
@@ -37,7 +37,7 @@ def lakes(tmp_path, monkeypatch):
         return names(self, directory, after=after)
 
     monkeypatch.setattr(LocalStore, "names", broken)
-    monkeypatch.setattr(maintenance, "variables", lambda: NO_MIRROR)
+    monkeypatch.setattr(maintenance_commands, "variables", lambda: NO_MIRROR)
     unreachable = mock.Mock(side_effect=BrokerUnreachable("no broker answered"))
     answer(monkeypatch, survey=unreachable)
     return errors

@@ -289,7 +289,7 @@ def test_under_any_assignments_each_assigned_offset_is_planned_once(steps):
 
 
 def record(fold, logs, entry):
-    """Append as `ingest.plan` does; keep the model, which fails on a duplicated offset."""
+    """Append as `ingest.planning` does; keep the model, which fails on a duplicated offset."""
     verdict = judge(fold, entry)
     if isinstance(verdict, CutTo):
         for part in verdict.gaps:

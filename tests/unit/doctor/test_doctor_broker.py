@@ -20,8 +20,8 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan, SourceFile
 from tidegate.core.requests import FileReplay, Replay
-from tidegate.doctor import egress as egress_checks
-from tidegate.doctor import lake, pipeline
+from tidegate.doctor import claim_checks as egress_checks
+from tidegate.doctor import lake, pipeline_checks
 from tidegate.doctor.check import examine
 from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerUnreachable, LakeUnsafe, NotAuthorised
@@ -43,10 +43,10 @@ MARKS = Watermarks(0, 20, 20)
 def test_a_ledger_that_cannot_be_read(spec, store, monkeypatch):
     """The check of the lake names the entry; the broker is checked all the same."""
     Path(store.native(layout.entry(2))).write_text("{}")
-    monkeypatch.setattr(pipeline, "Cluster", lambda _: Cluster())
-    monkeypatch.setattr(pipeline, "survey", Cluster().survey)
-    monkeypatch.setattr(pipeline, "retentions", lambda *_: {"t": Cluster().kept})
-    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: SPARK))
+    monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
+    monkeypatch.setattr(pipeline_checks, "survey", Cluster().survey)
+    monkeypatch.setattr(pipeline_checks, "retentions", lambda *_: {"t": Cluster().kept})
+    found = examine(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK))
     first, *others = found["checks"]
     assert (first["check"], first["state"]) == ("lake", "failure")
     assert "entry 2" in first["says"] + first["fix"]
@@ -148,12 +148,12 @@ class Cluster:
 def test_the_broker_and_its_topics(spec, store, monkeypatch, planted, schedule, states, says):
     """Healthy, and each fault by its name with the way out."""
     cluster = Cluster(**planted)
-    monkeypatch.setattr(pipeline, "Cluster", lambda _: cluster)
-    monkeypatch.setattr(pipeline, "survey", cluster.survey)
+    monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: cluster)
+    monkeypatch.setattr(pipeline_checks, "survey", cluster.survey)
     kept = {"t": cluster.kept} if cluster.kept else {}
-    monkeypatch.setattr(pipeline, "retentions", lambda *_: kept)
+    monkeypatch.setattr(pipeline_checks, "retentions", lambda *_: kept)
     spec = spec.model_copy(update={"schedule": schedule, "on_expired": cluster.on_expired})
-    found, text = states_and_text(pipeline.check_topics(spec, KAFKA))
+    found, text = states_and_text(pipeline_checks.check_topics(spec, KAFKA))
     assert [state for _, state in found] == states
     assert says in text
 
@@ -161,12 +161,12 @@ def test_the_broker_and_its_topics(spec, store, monkeypatch, planted, schedule, 
 def test_assigned_partitions(spec, store, monkeypatch):
     """One that does not exist is named; of the others only those that are read are looked at."""
     cluster = Cluster(old=None, unreadable=10)
-    monkeypatch.setattr(pipeline, "Cluster", lambda _: cluster)
-    monkeypatch.setattr(pipeline, "survey", cluster.survey)
-    monkeypatch.setattr(pipeline, "retentions", lambda *_: {"t": DAY})
+    monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: cluster)
+    monkeypatch.setattr(pipeline_checks, "survey", cluster.survey)
+    monkeypatch.setattr(pipeline_checks, "retentions", lambda *_: {"t": DAY})
     for assigned, says in (([1], None), ([1, 7], "t-7: no such partition → add partitions")):
         some = spec.model_copy(update={"schedule": "0 * * * *", "assign": {"t": assigned}})
-        found, text = states_and_text(pipeline.check_topics(some, KAFKA))
+        found, text = states_and_text(pipeline_checks.check_topics(some, KAFKA))
         assert ("topic", "failure") in found if says else {s for _, s in found} == {"ok"}, text
         assert "t: 1 partition, may be read" in text
         assert says is None or says in text
@@ -176,22 +176,22 @@ def test_the_longest_time_between_runs():
     """Weekdays only: over the week-end."""
     hours = {"*/10 * * * *": 1 / 6, "@hourly": 1, "0 6 * * mon-fri": 72, "@quarterly": 92 * 24}
     for schedule, expected in hours.items():
-        assert pipeline._interval(schedule).total_seconds() / 3600 == expected
-    assert pipeline._interval("every day") is None
-    assert pipeline._interval(None) is None
+        assert pipeline_checks._interval(schedule).total_seconds() / 3600 == expected
+    assert pipeline_checks._interval("every day") is None
+    assert pipeline_checks._interval(None) is None
 
 
 def test_a_topic_that_no_run_has_read(spec, monkeypatch, tmp_path):
     """It may be misspelt: the nearest one is offered."""
     cluster = Cluster(topic_id=None)
-    monkeypatch.setattr(pipeline, "Cluster", lambda _: cluster)
-    monkeypatch.setattr(pipeline, "survey", cluster.survey)
+    monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: cluster)
+    monkeypatch.setattr(pipeline_checks, "survey", cluster.survey)
     spec = spec.model_copy(update={"lake": str(tmp_path / "new")})
-    found, text = states_and_text(pipeline.check_topics(spec, KAFKA))
+    found, text = states_and_text(pipeline_checks.check_topics(spec, KAFKA))
     assert [state for _, state in found] == ["ok", "failure"]
     assert "grant DESCRIBE on it, or correct `topics`; did you mean 'tt'?" in text
     some = spec.model_copy(update={"assign": {"t": [0]}})
-    _, text = states_and_text(pipeline.check_topics(some, KAFKA))
+    _, text = states_and_text(pipeline_checks.check_topics(some, KAFKA))
     assert "or correct `assign`; did you mean 'tt'?" in text
 
 
@@ -201,7 +201,7 @@ def test_a_broker_that_is_away(spec, store):
     def away():
         raise BrokerUnreachable("no broker answered within 8 s; check that it runs")
 
-    check, *_ = (c for c in pipeline.checks(spec, away, lambda: SPARK) if c.name == "kafka")
+    check, *_ = (c for c in pipeline_checks.checks(spec, away, lambda: SPARK) if c.name == "kafka")
     (line,) = examine([check])["checks"]
     assert (line["pipeline"], line["says"]) == ("p", "no broker answered within 8 s")
     assert line["fix"] == "check that it runs"
@@ -217,7 +217,7 @@ def egress(tmp_path, monkeypatch):
     source = {"path": str(tmp_path / "in"), "format": "text"}
     spec = parse({**form, "source": source, "target": {"topic": "out", "partitions": 3}})
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
-    monkeypatch.setattr(pipeline, "Cluster", lambda _: Cluster())
+    monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
     target_is(monkeypatch)
     return spec
 
@@ -257,7 +257,7 @@ def test_a_healthy_egress(egress, monkeypatch):
     """Ledger and lake, claims, source, broker, target and Spark; a topic that a run makes is
     healthy too, and is not made.
     """
-    found = examine(pipeline.checks(egress, lambda: KAFKA, lambda: SPARK))
+    found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK))
     assert {each["state"] for each in found["checks"]} == {"ok"}, found["checks"]
     names = [each["check"] for each in found["checks"]]
     assert list(dict.fromkeys(names)) == [
@@ -337,7 +337,7 @@ def test_a_source_with_something_excluded_or_none_at_all(egress, tmp_path):
     for path in (tmp_path / "in").iterdir():
         path.unlink()
     (tmp_path / "in").rmdir()
-    found = examine([c for c in pipeline.checks(egress, lambda: KAFKA, lambda: SPARK)
+    found = examine([c for c in pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK)
                      if c.name == "source"])  # fmt: skip
     assert (found["failures"], "cannot be" in found["checks"][0]["says"]) == (1, True)
 
@@ -366,9 +366,9 @@ def test_errors_of_an_egress_are_failures(egress, monkeypatch):
     def refuses(*_, **__):
         raise NotAuthorised("not permitted: WRITE on out; grant it")
 
-    monkeypatch.setattr(pipeline, "Cluster", away)
+    monkeypatch.setattr(pipeline_checks, "Cluster", away)
     monkeypatch.setattr(egress_checks, "survey_target", refuses)
-    found = examine(pipeline.checks(egress, lambda: KAFKA, lambda: SPARK))
+    found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK))
     failed = {each["check"]: each["fix"] for each in found["checks"] if each["state"] == "failure"}
     assert failed == {"kafka": "check that it runs", "target": "grant it"}
 
@@ -393,11 +393,11 @@ def test_a_master_that_answers_and_one_that_does_not():
         port = server.getsockname()[1]
         masters = f"spark://127.0.0.1:1,127.0.0.1:{port}"
         two = SparkConnection("s", masters)
-        assert states_and_text(pipeline.check_spark(two))[0] == [("spark", "ok")]
+        assert states_and_text(pipeline_checks.check_spark(two))[0] == [("spark", "ok")]
     one = SparkConnection("s", f"spark://127.0.0.1:{port}")
-    states, text = states_and_text(pipeline.check_spark(one))
+    states, text = states_and_text(pipeline_checks.check_spark(one))
     assert (states, "start it" in text) == ([("spark", "failure")], True)
-    assert states_and_text(pipeline.check_spark(SPARK))[0] == [("spark", "ok")]
+    assert states_and_text(pipeline_checks.check_spark(SPARK))[0] == [("spark", "ok")]
 
 
 def test_what_a_spark_connection_says(tmp_path):
@@ -405,7 +405,7 @@ def test_what_a_spark_connection_says(tmp_path):
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars/spark-core_2.13-4.0.3.jar").touch()
     own = replace(SPARK, home=tmp_path, notices=("queue: it has no effect",))
-    assert [line.says for line in pipeline.check_spark(own)] == [
+    assert [line.says for line in pipeline_checks.check_spark(own)] == [
         "queue: it has no effect",
         f"SPARK_HOME {tmp_path} is Spark 4.0.3 (Scala 2.13)",
         "master local[2]",
@@ -419,7 +419,7 @@ def test_notices_of_settings(spec):
     def lines(spec):
         (check,) = (
             each
-            for each in pipeline.checks(spec, lambda: KAFKA, lambda: SPARK)
+            for each in pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK)
             if each.name == "settings"
         )
         return [(line.state, "no effect" in line.says) for line in check.ask()]
@@ -431,7 +431,7 @@ def test_notices_of_settings(spec):
 
 def test_the_lines_are_json(spec, store):
     """As `doctor --json` prints them."""
-    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: SPARK)[::3])
+    found = examine(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK)[::3])
     assert json.loads(json.dumps(found))["checks"][-1] == {
         "pipeline": "p", "check": "spark", "state": "ok", "says": "master local[2]", "fix": None,
     }  # fmt: skip

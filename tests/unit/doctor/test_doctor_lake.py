@@ -17,7 +17,7 @@ from tidegate.broker.retention import Retention
 from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
-from tidegate.doctor import lake, machine, pipeline
+from tidegate.doctor import lake, machine, pipeline_checks
 from tidegate.doctor.check import Check, examine, ok
 from tidegate.errors import ConfigurationError, LakeUnsafe
 from tidegate.lake.ledger import Appended, Ledger
@@ -219,7 +219,9 @@ def test_a_lake_that_is_not_mounted(spec):
 @pytest.mark.parametrize("lake_that_is_missing", ["/sys/no/lake", "/etc/hostname/lake"])
 def test_a_lake_that_no_run_can_create(spec, lake_that_is_missing):
     """It is not there, and nothing can be written where it would be made."""
-    check, *_ = pipeline.checks(spec.model_copy(update={"lake": lake_that_is_missing}), None, None)
+    check, *_ = pipeline_checks.checks(
+        spec.model_copy(update={"lake": lake_that_is_missing}), None, None
+    )
     lines = examine([check])["checks"]
     assert [(each["check"], each["state"]) for each in lines] == [("lake", "failure")]
 
@@ -243,7 +245,7 @@ def test_a_ledger_that_takes_long_to_open(spec, store, monkeypatch):
 
 def test_a_lake_that_cannot_be_written(spec):
     """/sys is written by nobody, root included."""
-    check, *_ = pipeline.checks(spec.model_copy(update={"lake": "/sys"}), None, None)
+    check, *_ = pipeline_checks.checks(spec.model_copy(update={"lake": "/sys"}), None, None)
     lines = examine([check])["checks"]
     assert [(each["check"], each["state"]) for each in lines][-1] == ("lake", "failure")
     assert "not permitted" in lines[-1]["says"] or "read-only" in lines[-1]["says"].lower()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.doctor_checks import states_and_text
-from tidegate.doctor import pipeline
+from tidegate.doctor import pipeline_checks
 from tidegate.doctor.provider import check_provider, providers
 from tidegate.launch import jars
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
@@ -118,7 +118,9 @@ def test_a_pipelines_jars_are_checked(spec: Spec, tmp_path: Path) -> None:
     def text(of: Spec, spark: SparkConnection = LOCAL) -> str:
         nothing: Any = None
         (check,) = (
-            each for each in pipeline.checks(of, nothing, lambda: spark) if each.name == "provider"
+            each
+            for each in pipeline_checks.checks(of, nothing, lambda: spark)
+            if each.name == "provider"
         )
         return states_and_text(check.ask())[1]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidegate.doctor import pipeline
+from tidegate.doctor import pipeline_checks
 from tidegate.doctor.yarn import check_yarn
 from tidegate.launch import application_state
 from tidegate.launch.spark_connection import SparkConnection
@@ -47,4 +47,4 @@ def test_a_resource_manager_that_answers_and_one_that_does_not(
     assert line.fix is not None
     assert "YARN_CONF_DIR=/etc/hadoop" in line.fix
     monkeypatch.setattr(application_state, "client", lambda _: away)
-    assert [each.state for each in pipeline.check_spark(YARN)] == ["failure"]
+    assert [each.state for each in pipeline_checks.check_spark(YARN)] == ["failure"]

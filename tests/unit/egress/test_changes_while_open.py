@@ -14,11 +14,11 @@ from support.egress_world import (
     sends_all,
     sends_window,
 )
-from tidegate.egress import plan as planning
+from tidegate.egress import planning as planning
 from tidegate.egress import send as sending
-from tidegate.egress.plan import plan
+from tidegate.egress.egress_run import egress
+from tidegate.egress.planning import plan
 from tidegate.egress.publish import publish
-from tidegate.egress.run import egress
 from tidegate.egress.send import send
 from tidegate.errors import LedgerCorrupt, ReplayRefused, SendFailed, SourceChanged
 from tidegate.spark.egress_job import EgressJob

@@ -17,7 +17,7 @@ from tidegate.errors import (
 )
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import STORES, open_store
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, parse
 
 
@@ -49,10 +49,10 @@ def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) ->
     fed = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(fed, Egress)
     if not loops:
-        refuse_loop(fed, "cluster", STORES, files)
+        refuse_loop(fed, "cluster", STORES, pipeline_files)
         return
     with pytest.raises(ConfigurationError, match=r"t feeds the lake of '(back|pattern)'"):
-        refuse_loop(fed, "cluster", STORES, files)
+        refuse_loop(fed, "cluster", STORES, pipeline_files)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_path_into_a_lake_of_unknown_pipelines(
     spec = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(spec, Egress)
     name = f"their/{layout.DATA}topic={topic}/{level}part-0.parquet"
-    refuse_loop(spec, "cluster", STORES, files)
+    refuse_loop(spec, "cluster", STORES, pipeline_files)
     deep = {**source, "path": str(lake / f"their/data/topic={topic}")}
     deeper = parse({**world.spec.model_dump(), "source": deep})
     assert isinstance(deeper, Egress)
@@ -137,12 +137,12 @@ def test_a_loop_of_two_hops_is_refused(world: World) -> None:
     with pytest.raises(ConfigurationError, match=way):
         world.plan()
     (world.home / "pipelines/out.yaml").write_text(world.spec.model_dump_json(exclude_none=True))
-    other = files.load_named("on")
+    other = pipeline_files.load_named("on")
     assert isinstance(other, Egress)
     with pytest.raises(
         ConfigurationError, match="u feeds the lake of 'in', which 'out' sends to t"
     ):
-        refuse_loop(other, "cluster", STORES, files)
+        refuse_loop(other, "cluster", STORES, pipeline_files)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_hops_that_lead_elsewhere_are_no_loop(world: World, middle: Any) -> None
     connection that is not known to lead to the same cluster.
     """
     make_hops(world, **middle)
-    refuse_loop(world.spec, "cluster", STORES, files)
+    refuse_loop(world.spec, "cluster", STORES, pipeline_files)
 
 
 @pytest.mark.parametrize(("cluster", "loops"), [("cluster", True), ("another", False)])
@@ -173,9 +173,9 @@ def test_a_hop_is_on_the_cluster_that_its_ledger_tells(
         assert isinstance(Ledger(store, name).append(entry, run="r"), Appended)
     if loops:
         with pytest.raises(ConfigurationError, match="without end"):
-            refuse_loop(world.spec, "cluster", STORES, files)
+            refuse_loop(world.spec, "cluster", STORES, pipeline_files)
     else:
-        refuse_loop(world.spec, "cluster", STORES, files)
+        refuse_loop(world.spec, "cluster", STORES, pipeline_files)
 
 
 def make_unreadable(world: World, lake: str, pipeline: str, how: str) -> None:
@@ -213,7 +213,7 @@ def test_a_loop_is_found_where_a_ledger_cannot_be_read(world: World, how: str, w
     (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
     make_unreadable(world, f"of_{whose}", whose, how)
     with pytest.raises(ConfigurationError, match="without end"):
-        refuse_loop(world.spec, "cluster", STORES, files)
+        refuse_loop(world.spec, "cluster", STORES, pipeline_files)
 
 
 def test_a_bad_pattern_of_another_pipeline_is_ignored(world: World) -> None:
@@ -230,7 +230,7 @@ def test_the_projects_pipelines_are_no_loop() -> None:
     """Whatever this project ships."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TIDEGATE_LAKE", "/lake")
-        for name in files.names():
-            spec = files.load_named(name)
+        for name in pipeline_files.names():
+            spec = pipeline_files.load_named(name)
             if isinstance(spec, Egress):
-                refuse_loop(spec, "cluster", STORES, files)
+                refuse_loop(spec, "cluster", STORES, pipeline_files)

@@ -18,7 +18,7 @@ from tidegate.errors import OtherFormat, SendFailed
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import STORES, open_store
 from tidegate.maintenance.sweep import sweep
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 
 READERS: dict[str, Callable[[World], object]] = {
     "plan": lambda world: world.plan("open"),
@@ -27,7 +27,7 @@ READERS: dict[str, Callable[[World], object]] = {
     "release": lambda world: release(
         world.spec, flows.store(world.spec), None, "resend", "a test", engine=TOY, run="me"
     ),
-    "status": lambda world: status(world.spec, STORES, files),
+    "status": lambda world: status(world.spec, STORES, pipeline_files),
     "verify": lambda world: verify(world.spec, flows.store(world.spec), None, lambda _: None),
     "sweep": lambda world: sweep(world.spec, flows.store(world.spec), run="sweep"),
 }

@@ -30,11 +30,11 @@ from tidegate.core.fold import RESEND
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 from tidegate.core.requests import Replay
-from tidegate.egress import plan as planning
+from tidegate.egress import planning as planning
 from tidegate.egress.backlog import _take
+from tidegate.egress.egress_run import egress
 from tidegate.egress.explain import explain
 from tidegate.egress.publish import publish, verdict
-from tidegate.egress.run import egress
 from tidegate.errors import (
     ConfigurationError,
     CursorAhead,
@@ -45,7 +45,7 @@ from tidegate.errors import (
 from tidegate.lake import sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
-from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.maintenance.checkpoint_step import checkpoint
 from tidegate.spark.egress_job import LINE, WHOLE, EgressJob
 
 

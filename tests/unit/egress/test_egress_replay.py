@@ -41,7 +41,7 @@ from tidegate.errors import (
 )
 from tidegate.lake import timestamps
 from tidegate.lake.store import STORES
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 
 
 @pytest.mark.usefixtures("lake")
@@ -225,7 +225,9 @@ def test_a_refused_window_makes_no_topic(world: World, monkeypatch: pytest.Monke
 def chosen(world: World, topic: str | None) -> str:
     """Return the topic that is replayed if this one is named."""
     given = {"id": "x", "start": "0", "end": "1"}
-    asked = replay.request(world.spec, topic, files, lambda _: world.run().kafka, given)["asked"]
+    asked = replay.request(world.spec, topic, pipeline_files, lambda _: world.run().kafka, given)[
+        "asked"
+    ]
     return str(asked.topic)
 
 
@@ -281,7 +283,9 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, **replay_of())
     (claim,) = world.fold.claims.values()
-    assert [each["replay"] for each in status(world.spec, STORES, files)["open_claims"]] == ["x"]
+    assert [
+        each["replay"] for each in status(world.spec, STORES, pipeline_files)["open_claims"]
+    ] == ["x"]
     for alive in ({claim.attempt}, set()):
         world.alive = alive
         assert explain(world.open())["finishes_first"] is None
@@ -291,7 +295,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     with pytest.raises(SendFailed):
         world.send("live", dies_while_sending)
     live = next(c for c in world.fold.claims.values() if c.lane == "live")
-    claims = status(world.spec, STORES, files)["open_claims"]
+    claims = status(world.spec, STORES, pipeline_files)["open_claims"]
     assert [each["replay"] for each in claims] == ["x", None]
     world.alive = {live.attempt}
     assert (

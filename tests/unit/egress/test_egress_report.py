@@ -20,8 +20,8 @@ from tidegate.egress.publish import publish, verdict
 from tidegate.egress.status import status
 from tidegate.lake import plans
 from tidegate.lake.store import STORES
-from tidegate.maintenance.checkpoint import checkpoint
-from tidegate.pipelines import files
+from tidegate.maintenance.checkpoint_step import checkpoint
+from tidegate.pipelines import pipeline_files
 from tidegate.spark.egress_job import DONE, EgressJob
 
 
@@ -109,10 +109,10 @@ def test_a_broken_order_is_reported_everywhere(
     assert f"out: commit #{report['commit']}: the order is broken in t-0, u-t-0" in caplog.text
     assert publish(world.open("two")).asset_event("t")["broken_order"] == ["t-0"]
     assert publish(world.open("one")).asset_event("t")["broken_order"] == []
-    state = status(world.spec, STORES, files)
+    state = status(world.spec, STORES, pipeline_files)
     assert state["broken_order"] == [{"commit": report["commit"], "where": ["t-0", "u-t-0"]}]
     assert checkpoint(world.spec, flows.store(world.spec))["bytes"]
-    assert status(world.spec, STORES, files)["broken_order"] == state["broken_order"]
+    assert status(world.spec, STORES, pipeline_files)["broken_order"] == state["broken_order"]
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
     )

@@ -22,7 +22,7 @@ from tidegate.errors import (
     SendFailed,
     WindowRefused,
 )
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 
 
 def again(*files: str, replay_id: str = "x", **others: Any) -> dict[str, Any]:
@@ -183,5 +183,5 @@ def test_parquet_has_the_columns_of_the_first_commit(world: World) -> None:
 def test_what_is_for_lakes_is_refused(world: World, given: dict[str, Any]) -> None:
     whole = {"id": "x", "files": ("a",), "start": None, "end": None, **given}
     with pytest.raises(ConfigurationError, match=f"{next(iter(given))} is for a lake"):
-        replay.request(world.spec, None, files, lambda _: world.run().kafka, whole)
+        replay.request(world.spec, None, pipeline_files, lambda _: world.run().kafka, whole)
     assert Replay.lane == FileReplay.lane

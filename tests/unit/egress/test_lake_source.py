@@ -36,7 +36,7 @@ from tidegate.errors import (
 )
 from tidegate.lake import committing
 from tidegate.lake.store import STORES
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, parse
 
 
@@ -51,7 +51,7 @@ def test_a_lake_by_pattern_is_sent_and_looped(world: World) -> None:
     fed = parse({**world.spec.model_dump(), "source": path})
     assert isinstance(fed, Egress)
     with pytest.raises(ConfigurationError, match="t feeds the lake of 'in'"):
-        refuse_loop(fed, "cluster", STORES, files)
+        refuse_loop(fed, "cluster", STORES, pipeline_files)
 
 
 def test_the_earlier_topic_id_is_sent_first(world: World) -> None:
@@ -88,7 +88,7 @@ def test_a_lake_is_sent_up_to_its_first_unseen_offset(world: World) -> None:
     """
     assert send_next(world, "one") == ["src-0 [60, 100)"]
     assert not world.plan("two").plan.has_work
-    waiting = status(world.spec, STORES, files)["waiting"]
+    waiting = status(world.spec, STORES, pipeline_files)["waiting"]
     assert (waiting["offsets"], waiting["ahead"]) == (0, 80)
     commit_range(world, "id", 0, 100, 110)
     assert send_next(world, "three") == ["src-0 [100, 110)"]
@@ -141,14 +141,14 @@ def test_late_ranges_are_excluded_where_the_order_must_hold(world: World, why: s
     assert send_next(world, "two") == ["src-0 [100, 200)"]
     with pytest.raises(PartitionsLeftOut, match=r"src-0 \[0, 20\): committed to the lake after"):
         verdict(world.open("two"))
-    done = declare_late(world.spec, STORES, files, "not wanted", by="me", run="manual")
+    done = declare_late(world.spec, STORES, pipeline_files, "not wanted", by="me", run="manual")
     assert done["late"] == [
         {"topic": "src", "topic_id": "id", "partition": 0, "start": 0, "end": 20}
     ]
     assert not world.plan("three").plan.left_out
     assert not world.plan("three").plan.has_work
     with pytest.raises(NotClaimed, match="nothing in its source lies below what was sent"):
-        declare_late(world.spec, STORES, files, "once more", by="me", run="manual")
+        declare_late(world.spec, STORES, pipeline_files, "once more", by="me", run="manual")
 
 
 @pytest.mark.usefixtures("lake_with_hole")
@@ -159,7 +159,7 @@ def test_ranges_declared_sent_before_the_claim(world: World) -> None:
     commit_range(world, "id", 0, 100, 120)
     planned = world.plan("two").plan
     assert [str(r) for r in planned.chunks[0]] == ["src-0 [0, 20)"]
-    declare_late(world.spec, STORES, files, "not wanted", by="me", run="manual")
+    declare_late(world.spec, STORES, pipeline_files, "not wanted", by="me", run="manual")
     assert send_next(world, "two") == ["src-0 [100, 200)"]
     assert len(world.ran) == 2
 
@@ -184,7 +184,7 @@ def test_a_lake_that_lacks_a_file_is_damaged(world: World, how: str, claimed: bo
 def test_a_file_that_moves_while_it_is_looked_for_is_found(world: World) -> None:
     """Placed, or replaced, after it was listed: it is listed again, and is not taken for lost."""
     plan = world.plan("one").plan
-    lake = lake_source.open_lake_of(plan, STORES, files)
+    lake = lake_source.open_lake_of(plan, STORES, pipeline_files)
     listed = lake_source.planned_files(lake, plan)
     looks = [[replace(file, path=f"staged/before/{file.any_offset[1]}") for file in listed], listed]
     with pytest.MonkeyPatch.context() as patched:
@@ -222,7 +222,7 @@ def test_a_lake_of_a_pattern_is_a_source_too(world: World) -> None:
     path.write_text(json.dumps({**form, "pattern": "s.*"}))
     assert world.plan("live").plan.records == 300
     with pytest.raises(ConfigurationError, match="say which topic"):
-        replay.request(world.spec, None, files, lambda _: world.run().kafka, {})
+        replay.request(world.spec, None, pipeline_files, lambda _: world.run().kafka, {})
     assert world.plan(**replay_of()).plan.records == 40
     world.settings = {"source": {"lake": "lake", "topics": ["else"]}}
     with pytest.raises(ConfigurationError, match="else: not of 'lake'"):
@@ -263,4 +263,4 @@ def test_a_topic_that_left_the_source_is_named(
         "src: 100 offsets of the lake are not sent: it is no longer in source.topics" in caplog.text
     )
     assert "never" not in caplog.text
-    assert status(world.spec, STORES, files)["waiting"]["unselected"] == 100
+    assert status(world.spec, STORES, pipeline_files)["waiting"]["unselected"] == 100

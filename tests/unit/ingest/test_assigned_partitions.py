@@ -19,7 +19,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import PartitionsLeftOut, WindowRefused
 from tidegate.ingest import backfill, status
-from tidegate.ingest.coverage import intervals
+from tidegate.ingest.topic_coverage import intervals
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from support.ingest_world import World, ranges
 from tidegate.core.cursor import Watermarks
 from tidegate.lake import sweeping
 
-ASK_THE_CLOCK = ("ingest.plan", "ingest.complete_through", "lake.ledger", "runs.report_store")
+ASK_THE_CLOCK = ("ingest.planning", "ingest.complete_through", "lake.ledger", "runs.report_store")
 YEARS = timedelta(days=10 * 365)
 
 

@@ -23,7 +23,7 @@ from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, BrokerTooOld, IdentityChanged, PartitionsLeftOut
 from tidegate.ingest import sealing, stage, truncation
 from tidegate.ingest.verify import verify
-from tidegate.lake import boundaries, plans
+from tidegate.lake import boundary_files, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.runs.run import open_run
 
@@ -88,7 +88,7 @@ def test_no_boundary_is_frozen_without_all_partitions(world, monkeypatch):
     for given in (Backfill(**window), Replay(id="r", **window)):
         with pytest.raises(BrokerError, match=r"partitions \[1\] have no leader"):
             plan(world.run("window", asked=given))
-    assert boundaries._timestamps(world.run("any").store(), "id-t") == []
+    assert boundary_files._timestamps(world.run("any").store(), "id-t") == []
 
 
 def test_a_replay_waits_for_a_leader(world):

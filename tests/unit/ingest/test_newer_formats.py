@@ -16,9 +16,9 @@ from tidegate.core.cursor import Watermarks
 from tidegate.errors import OtherFormat
 from tidegate.ingest.status import files, read_state, status
 from tidegate.ingest.verify import verify
-from tidegate.lake import boundaries, plans
+from tidegate.lake import boundary_files, plans
 from tidegate.lake.attempts import Attempt
-from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.maintenance.checkpoint_step import checkpoint
 from tidegate.maintenance.repair import repair
 from tidegate.maintenance.sweep import sweep
 
@@ -170,12 +170,12 @@ def test_a_plan_with_an_unknown_key(world: World, reader: str) -> None:
 def test_a_boundary_of_a_later_format(world: World) -> None:
     """Frozen at a time, or next to it: no other boundary is made beside it."""
     store = world.run("any").store()
-    boundaries.freeze(store, Boundary("t", "id-t", 1000, {0: 5}))
+    boundary_files.freeze(store, Boundary("t", "id-t", 1000, {0: 5}))
     file = world.root / "p" / layout.boundary("id-t", 1000)
     edit(file, format=3)
     for timestamp in (999, 1000, 1001):
         with pytest.raises(OtherFormat, match=rf"^{file.as_uri()} was written by a newer"):
-            boundaries.neighbours(store, "id-t", timestamp)
+            boundary_files.neighbours(store, "id-t", timestamp)
 
 
 def test_an_unknown_key_within_a_format_is_ignored(world: World) -> None:

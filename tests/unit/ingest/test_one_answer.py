@@ -13,7 +13,7 @@ from tidegate import flows
 from tidegate.cli import render_ingest
 from tidegate.core.cursor import Watermarks
 from tidegate.core.partition import FIXES, LeftOut, Reason
-from tidegate.doctor import pipeline
+from tidegate.doctor import pipeline_checks
 from tidegate.errors import PartitionsLeftOut
 from tidegate.ingest import status
 
@@ -27,14 +27,14 @@ def world(tmp_path, monkeypatch):
     marks = {0: Watermarks(0, 100, 100), 1: Watermarks(0, 100, 100)}
     world = ingest_world.make(tmp_path, monkeypatch, marks, max_records=1000)
     answer(monkeypatch, open_since=lambda *_: {})
-    monkeypatch.setattr(pipeline, "survey", world.survey)
-    monkeypatch.setattr(pipeline, "open_since", lambda *_: {})
+    monkeypatch.setattr(pipeline_checks, "survey", world.survey)
+    monkeypatch.setattr(pipeline_checks, "open_since", lambda *_: {})
     cluster = mock.MagicMock(**{"id.return_value": "cluster", "version.return_value": "4.3"})
     cluster.operations.return_value = {}
     cluster.__enter__.return_value = cluster
     cluster.nearest.return_value = ""
-    monkeypatch.setattr(pipeline, "Cluster", lambda _: cluster)
-    monkeypatch.setattr(pipeline, "retentions", lambda *_: {})
+    monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: cluster)
+    monkeypatch.setattr(pipeline_checks, "retentions", lambda *_: {})
     ingest(world.run("one"), world.submit())
     world.marks = {0: Watermarks(0, 200, 200), 1: Watermarks(0, 200, 200)}
     return world
@@ -103,7 +103,7 @@ def test_one_reason_and_one_fix(world, damage, says, capsys):
     explained = explain(world.run("two"))
     assert explained["left_out"] == state["problems"]
 
-    lines = list(pipeline.check_topics(spec, world.run("any").kafka))
+    lines = list(pipeline_checks.check_topics(spec, world.run("any").kafka))
     found = [line for line in lines if line.state == "failure"]
     assert [line.says for line in found] == [says]
     assert found[0].fix.startswith(fix)
@@ -123,11 +123,11 @@ def test_a_hanging_transaction(world, monkeypatch):
     for age, expected in ((60_000, []), (DAY, ["t-0: open transaction (offsets 50)"])):
         since = {("t", 0): int(now - age)}
         answer(monkeypatch, open_since=lambda *_, since=since: since)
-        monkeypatch.setattr(pipeline, "open_since", lambda *_, since=since: since)
+        monkeypatch.setattr(pipeline_checks, "open_since", lambda *_, since=since: since)
         run = world.run("any")
         state = status.status(run.spec, run.store(), run.kafka)
         assert [str(LeftOut.from_json(each)) for each in state["problems"]] == expected
-        lines = list(pipeline.check_topics(world.run("any").spec, world.run("any").kafka))
+        lines = list(pipeline_checks.check_topics(world.run("any").spec, world.run("any").kafka))
         fixes = [line.fix for line in lines if line.check == "transactions" and line.fix]
         assert fixes == [each["fix"] for each in state["problems"]]
 

@@ -23,7 +23,7 @@ from tidegate.ingest import verify as module
 from tidegate.ingest.verify import verify
 from tidegate.lake import attempts, committing, plans
 from tidegate.lake.store import LocalStore
-from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.maintenance.checkpoint_step import checkpoint
 from tidegate.pipelines.spec import parse
 from tidegate.runs.findings import Findings
 

@@ -33,10 +33,10 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.core.replacement import Replaced
 from tidegate.errors import LakeUnavailable, LedgerCorrupt
-from tidegate.lake import checkpointing, checkpoints, committing, files, placing
+from tidegate.lake import checkpointing, checkpoints, committed_files, committing, placing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore, ObjectStore
-from tidegate.maintenance.checkpoint import checkpoint as write_checkpoint
+from tidegate.maintenance.checkpoint_step import checkpoint as write_checkpoint
 from tidegate.pipelines.spec import parse
 
 FILE = SourceFile("a.csv", 1, "e1", 3)
@@ -370,9 +370,8 @@ def test_what_is_in_place_is_not_looked_for_again(tmp_path):
     assert placing.unplaced(store, opened) == [4]
     assert placing.roll_forward(store, Ledger(store, "p")) == [4]
     assert placing.unplaced(store, Ledger(store, "p").fold) == []
-    assert [each["commit"] for each in files.live_files(store, Ledger(store, "p").fold)] == [
-        3, 4, 5,
-    ]  # fmt: skip
+    live = committed_files.live_files(store, Ledger(store, "p").fold)
+    assert [each["commit"] for each in live] == [3, 4, 5]
 
 
 def test_written_only_when_there_is_something_new(tmp_path):

@@ -14,7 +14,7 @@ from tidegate.core.entries import Abandon
 from tidegate.core.judge import Adopt, CoveredBy, PartlyCovered, Refused
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptAbandoned, LakeDamaged, LakeReadOnly, LakeUnavailable
-from tidegate.lake import attempts, committing, files, placing, plans, unfinished_plans
+from tidegate.lake import attempts, committed_files, committing, placing, plans, unfinished_plans
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 
@@ -48,7 +48,7 @@ def rows_in_data(store):
 def rows_by_ledger(store):
     """Read what a reader of `tidegate files` sees."""
     rows = {}
-    for each in files.live_files(store, ledger_of(store).fold):
+    for each in committed_files.live_files(store, ledger_of(store).fold):
         table = pq.ParquetFile(each["uri"].removeprefix("file://"))
         for row in table.read(columns=["partition", "offset"]).to_pylist():
             rows.setdefault((each["topic"], row["partition"]), []).append(row["offset"])
@@ -417,7 +417,7 @@ def test_a_long_lake_is_read_side_by_side(tmp_path, kind):
     if kind == layout.LOG:
         assert Ledger(store, "p").fold == fold
     else:
-        listed = files.live_files(store, fold)
+        listed = committed_files.live_files(store, fold)
         assert [(f["commit"], f["parts"][0]["first"]) for f in listed] == [
             (3 + i, 10 * i) for i in range(30)
         ]

@@ -18,9 +18,17 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced
 from tidegate.errors import LakeDamaged, OtherFormat, ReplayRefused
 from tidegate.ingest.verify import verify
-from tidegate.lake import attempts, committing, files, json_documents, local_store, placing, plans
+from tidegate.lake import (
+    attempts,
+    committed_files,
+    committing,
+    json_documents,
+    local_store,
+    placing,
+    plans,
+)
 from tidegate.lake.store import LocalStore
-from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.maintenance.checkpoint_step import checkpoint
 from tidegate.maintenance.repair import repair
 from tidegate.pipelines.spec import parse
 from tidegate_check import lake
@@ -66,7 +74,7 @@ def holders(store, *, by_glob=False):
         paths = list(Path(store.native("data")).rglob("*.parquet"))
         named = [(path, path.stem.rpartition("-")[2]) for path in paths]
     else:
-        listed = files.live_files(store, ledger_of(store).fold)
+        listed = committed_files.live_files(store, ledger_of(store).fold)
         named = [(Path(f["uri"].removeprefix("file://")), f["plan_id"]) for f in listed]
     seen = Counter()
     found = {}

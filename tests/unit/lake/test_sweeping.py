@@ -18,7 +18,7 @@ from tidegate.core.judge import Adopt, Lost, Refused
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import LakeDamaged
 from tidegate.lake import attempts, committing, placing, plans
-from tidegate.lake.files import live_files
+from tidegate.lake.committed_files import live_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.lake.sweeping import ABANDON_AFTER, GRACE, sweep

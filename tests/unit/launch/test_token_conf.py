@@ -10,7 +10,7 @@ from tidegate.broker import delegation_token
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.java_client import DelegationToken
 from tidegate.errors import ConfigurationError
-from tidegate.launch import cds_archive, delegation_tokens, jars
+from tidegate.launch import cds_archive, jars, token_settings
 from tidegate.launch.masters import for_master
 from tidegate.launch.spark_submit import render_command
 from tidegate.launch.submission import Submission
@@ -23,7 +23,7 @@ ON = {"tidegate.delegation_token": True}
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
     monkeypatch.setattr(cds_archive, "find", lambda: None)
-    for name in (*delegation_tokens._VARIABLES, "HADOOP_PROXY_USER", "SPARK_CONF_DIR"):
+    for name in (*token_settings._VARIABLES, "HADOOP_PROXY_USER", "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -55,7 +55,7 @@ def refused(of: KafkaSettings, **conf: str) -> str:
 
 def test_two_clusters_are_rendered_exactly() -> None:
     """Golden: all that Spark is told about tokens, none of it secret."""
-    assert delegation_tokens.conf([A, B, A], {}) == {
+    assert token_settings.conf([A, B, A], {}) == {
         "spark.kafka.clusters.kafka_a.auth.bootstrap.servers": "a-1:9093,a-2:9093",
         "spark.kafka.clusters.kafka_a.target.bootstrap.servers.regex": r"a\-1:9093|a\-2:9093",
         "spark.kafka.clusters.kafka_a.security.protocol": "SASL_PLAINTEXT",
@@ -72,7 +72,7 @@ def test_the_arguments_of_spark_submit_have_the_clusters_settings_and_no_login()
     for given, of in ((submitted(A), A), (b_call, B)):
         arguments = render_command(for_master(given, "local[2]"), "local[2]")
         set_ = [each for each in arguments if each.startswith("spark.kafka.clusters.")]
-        expected = delegation_tokens.conf([of], {})
+        expected = token_settings.conf([of], {})
         assert set_ == [f"{name}={value}" for name, value in expected.items()]
         assert PASSWORD not in " ".join(arguments)
         assert "jaas.config" not in " ".join(arguments)
@@ -99,7 +99,7 @@ def test_what_is_not_given_is_not_rendered() -> None:
 
 def test_options_of_source_and_sink_have_no_login() -> None:
     """The login is in the job file alone, for the driver."""
-    options, (login,) = delegation_tokens.split(A, Path("/private"))
+    options, (login,) = token_settings.split(A, Path("/private"))
     assert options == {
         "kafka.bootstrap.servers": "a-1:9093,a-2:9093",
         "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -112,7 +112,7 @@ def test_options_of_source_and_sink_have_no_login() -> None:
 
 def test_without_a_token_the_options_have_the_login() -> None:
     of = KafkaSettings("k", {k: v for k, v in A.extra.items() if not k.startswith("tidegate.")})
-    options, logins = delegation_tokens.split(of, Path("/private"))
+    options, logins = token_settings.split(of, Path("/private"))
     assert PASSWORD in options["kafka.sasl.jaas.config"]
     assert logins == ()
     assert not [name for name in submitted(of).conf if "clusters" in name]
@@ -124,7 +124,7 @@ def test_each_address_must_match_exactly_one_token() -> None:
         "kafka_b", "b:9093", **{"tidegate.delegation_token.target_regex": "[a-z].*:9093"}
     )
     with pytest.raises(ConfigurationError) as error:
-        delegation_tokens.conf([A, greedy], {})
+        token_settings.conf([A, greedy], {})
     for address in ("a-1:9093", "a-2:9093"):
         assert f"{address} of kafka_a matches the target regex of kafka_a and kafka_b" in str(
             error.value
@@ -135,7 +135,7 @@ def test_each_address_must_match_exactly_one_token() -> None:
 def test_two_connections_may_not_have_one_id() -> None:
     other = kafka("kafka-a", "b:9093", **{"tidegate.delegation_token.cluster": "kafka_a"})
     with pytest.raises(ConfigurationError, match="kafka_a and kafka-a have the same id 'kafka_a'"):
-        delegation_tokens.conf([A, other], {})
+        token_settings.conf([A, other], {})
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_global_jaas_file_suppresses_tokens(name: str) -> None:
     staging(Path("/private/job.json"), {name: option}, 4, name="x", kafka=without)
 
 
-@pytest.mark.parametrize("variable", delegation_tokens._VARIABLES)
+@pytest.mark.parametrize("variable", token_settings._VARIABLES)
 def test_a_global_jaas_file_in_the_environment(
     variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,10 +193,10 @@ def test_at_parse_this_machine_is_not_looked_at(
     monkeypatch.setenv("HADOOP_PROXY_USER", "bob")
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", jaas)
     monkeypatch.setattr(jars, "read", lambda _: [])
-    tokens = delegation_tokens.tokens_of([A])
-    assert len(delegation_tokens.complaints(tokens, {})) == 4
-    assert delegation_tokens.complaints(tokens, {}, here=False) == []
-    (said,) = delegation_tokens.complaints(
+    tokens = token_settings.tokens_of([A])
+    assert len(token_settings.complaints(tokens, {})) == 4
+    assert token_settings.complaints(tokens, {}, here=False) == []
+    (said,) = token_settings.complaints(
         tokens, {"spark.executor.extraJavaOptions": jaas}, here=False
     )
     assert "a global JAAS configuration" in said
@@ -215,7 +215,7 @@ def test_on_yarn_and_kubernetes_spark_obtains_tokens_by_kerberos(master: str) ->
         "k", "k", "b:9093", "b:9093", "SASL_SSL", "SCRAM-SHA-512",
         spark_login={"spark.kerberos.keytab": "/k", "spark.kerberos.principal": "t@E"},
     )  # fmt: skip
-    assert delegation_tokens.for_master([given], master) == {
+    assert token_settings.for_master([given], master) == {
         "spark.kerberos.keytab": "/k",
         "spark.kerberos.principal": "t@E",
     }
@@ -239,10 +239,10 @@ def test_what_spark_cannot_be_given_is_refused_where_it_obtains_tokens(
     right, wrong = (delegation_token.of("k", {**kerberos, **x}) for x in ({}, {name: "x"}))
     assert right is not None
     assert wrong is not None
-    assert delegation_tokens.for_master([right], master)["spark.kerberos.keytab"] == "/k"
+    assert token_settings.for_master([right], master)["spark.kerberos.keytab"] == "/k"
     with pytest.raises(ConfigurationError, match=f"itself, and cannot be given {name}: use ssl.ca"):
-        delegation_tokens.for_master([wrong], master)
-    assert delegation_tokens.for_master([wrong], "local[2]") == {}
+        token_settings.for_master([wrong], master)
+    assert token_settings.for_master([wrong], "local[2]") == {}
 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])

@@ -26,7 +26,7 @@ from tidegate.errors import (
 )
 from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
-from tidegate.maintenance import cursor, reconcile
+from tidegate.maintenance import cursor_moves, reconcile
 from tidegate.pipelines.spec import parse
 from tidegate.runs import variables as mirrored
 from tidegate.runs.run import Run
@@ -62,7 +62,7 @@ def store(tmp_path):
 @pytest.fixture
 def seen():
     """What the broker has: t-0 up to 50 (40 are stable), t-1 up to 5; change it by `has`."""
-    with mock.patch("tidegate.maintenance.cursor.survey", autospec=True) as asked:
+    with mock.patch("tidegate.maintenance.cursor_moves.survey", autospec=True) as asked:
 
         def has(topic_id="id-t", cluster="cluster", start=0, topics=("t",)):
             marks = {0: Watermarks(start, 40, 50), 1: Watermarks(start, 5, 5)}
@@ -75,14 +75,14 @@ def seen():
 
 def move(spec, mirror=None, *, topic="t", partition=0, offset):
     shown = Shown() if mirror is None else mirror
-    return cursor.move(
+    return cursor_moves.move(
         spec, KAFKA, shown, topic=topic, partition=partition, offset=offset, reason="why", by="ann"
     )
 
 
 def adopt(spec, mirror=None):
     shown = Shown() if mirror is None else mirror
-    return cursor.adopt(spec, KAFKA, shown, topic="t", reason="why", by="ann")
+    return cursor_moves.adopt(spec, KAFKA, shown, topic="t", reason="why", by="ann")
 
 
 def test_forward_is_a_gap_with_a_reason(spec, store, seen):
@@ -177,7 +177,7 @@ def test_a_recreated_topic_is_adopted(spec, store, seen):
     assert fold.covered["id-t", 0].spans == ((0, 10),)
     assert ("new", 0) not in fold.covered
     assert variables[VARIABLE] == '{"t":{"0":3,"1":3}}'
-    shown = cursor.show(spec)
+    shown = cursor_moves.show(spec)
     assert shown["topics"]["t"]["earlier"] == ["id-t"]
     assert adopt(spec)["entry"] is None  # it is followed already
     assert staged_attempts.ledger_of(store).fold.n == 4

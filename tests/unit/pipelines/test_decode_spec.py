@@ -7,7 +7,7 @@ import pytest
 
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.spark import formats
 
@@ -102,13 +102,13 @@ def test_a_schema_in_a_file(tmp_path: Path) -> None:
     pipeline = tmp_path / "p.yaml"
     pipeline.write_text(text)
     with pytest.raises(ConfigurationError) as raised:
-        files.load(pipeline)
+        pipeline_files.load(pipeline)
     missing = "decode.orders.value.schema: orders.ddl cannot be read: No such file or directory"
     assert missing in str(raised.value)
     (tmp_path / "orders.ddl").write_text("id BIGINT,\nname STRING\n")
-    found = files.load(pipeline)
+    found = pipeline_files.load(pipeline)
     assert isinstance(found, Ingest)
     assert found.decoding["orders"].value == Decoder("json", "id BIGINT, name STRING")
     (tmp_path / "orders.ddl").write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match=r"orders\.ddl cannot be read"):
-        files.load(pipeline)
+        pipeline_files.load(pipeline)

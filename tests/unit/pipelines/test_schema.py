@@ -11,7 +11,7 @@ import pytest
 from support.cases import each_of
 from support.doc_pages import DOCS, PROJECT, fenced
 from tidegate.pipelines import yaml_reader
-from tidegate.pipelines.schema import schema
+from tidegate.pipelines.editor_schema import schema
 from tidegate.pipelines.spec import parse
 from tidegate.settings.setting import Answer, Place, Setting
 from tidegate.settings.table import TABLE

@@ -7,7 +7,7 @@ import pytest
 
 from support.calls import staging
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import parse
 
 LEAST = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": "/lake"}
@@ -153,7 +153,7 @@ def test_no_complaint_quotes_a_secret(tmp_path: Path, change: dict[str, object])
     path = tmp_path / "back.yaml"
     path.write_text(repr({**EGRESS, **change}))
     with pytest.raises(ConfigurationError) as refused:
-        files.load(path, {})
+        pipeline_files.load(path, {})
     assert SECRET not in str(refused.value)
     assert SECRET not in repr(refused.value.to_json())
     assert next(iter(change)) in str(refused.value)
@@ -176,7 +176,7 @@ def test_broken_yaml_is_located_and_not_quoted(tmp_path: Path, line: str) -> Non
     path = tmp_path / "back.yaml"
     path.write_text(dedent(f"name: back\n{line}\n"))
     with pytest.raises(ConfigurationError) as refused:
-        files.load(path, {})
+        pipeline_files.load(path, {})
     assert SECRET not in str(refused.value)
     assert "line " in str(refused.value) or "password: " in str(refused.value)
 

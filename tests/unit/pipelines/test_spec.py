@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import StartAt, parse
 
 AT = "2026-03-14T00:00:00Z"
@@ -18,7 +18,7 @@ def load(tmp_path):
     def load(text, name="flights", **environ):
         path = tmp_path / f"{name}.yaml"
         path.write_text(dedent(text))
-        return files.load(path, environ)
+        return pipeline_files.load(path, environ)
 
     return load
 
@@ -333,28 +333,28 @@ def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):
     (tmp_path / "a.yaml").touch()
     (tmp_path / "b.yaml").touch()
     with pytest.raises(ConfigurationError, match=r"'c' .*there are: a, b$"):
-        files.load_named("c")
+        pipeline_files.load_named("c")
     (tmp_path / "flights.yaml").touch()
     with pytest.raises(ConfigurationError, match=r"there are: a, .*; did you mean 'flights'\?$"):
-        files.load_named("fligths")
+        pipeline_files.load_named("fligths")
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path, monkeypatch):
     """No names would look like no pipelines: DAGs would be gone, and commands do nothing."""
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "away"))
-    for ask in (files.names, lambda: files.load_named("a")):
+    for ask in (pipeline_files.names, lambda: pipeline_files.load_named("a")):
         with pytest.raises(ConfigurationError, match=r"no directory .*/away; set TIDEGATE_PIPEL"):
             ask()
     monkeypatch.delenv("TIDEGATE_PIPELINES")
-    monkeypatch.setattr(files, "CHECKOUT", tmp_path)  # an installed package
+    monkeypatch.setattr(pipeline_files, "CHECKOUT", tmp_path)  # an installed package
     with pytest.raises(ConfigurationError, match="is known; set TIDEGATE_PIPELINES"):
-        files.directory()
+        pipeline_files.directory()
 
 
 def test_the_projects_own_pipelines_are_right():
     """The sample is the first test input."""
-    paths = sorted(files.directory().glob("*.yaml"))
-    specs = [files.load(path, {"TIDEGATE_LAKE": "/lake"}) for path in paths]
+    paths = sorted(pipeline_files.directory().glob("*.yaml"))
+    specs = [pipeline_files.load(path, {"TIDEGATE_LAKE": "/lake"}) for path in paths]
     assert [(spec.name, spec.kind) for spec in specs] == [
         ("flights", "ingest"),
         ("flights_back", "egress"),

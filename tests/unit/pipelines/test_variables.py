@@ -9,13 +9,13 @@ import yaml
 
 from support.cases import each_of
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.settings.setting import Answer, Place
-from tidegate.settings.sink import READING
+from tidegate.settings.sink_settings import READING
 from tidegate.settings.table import TABLE
 
 SECRET = "hunter2"
-LISTED = {files.ALLOWED: "A, ACKS, B, N, R, T, U, X, Y, Z"}
+LISTED = {pipeline_files.ALLOWED: "A, ACKS, B, N, R, T, U, X, Y, Z"}
 INGEST = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
 SOURCE = {"path": "/in", "format": "text"}
 
@@ -29,8 +29,8 @@ def egress(**target: Any) -> dict[str, Any]:
     return {**least, "target": {"topic": "t", **target}}
 
 
-def examined(form: dict[str, Any], **environ: str) -> files.Examined:
-    return files.examined(yaml.safe_dump(form), "p", {**LISTED, **environ})
+def examined(form: dict[str, Any], **environ: str) -> pipeline_files.Examined:
+    return pipeline_files.examined(yaml.safe_dump(form), "p", {**LISTED, **environ})
 
 
 FORMS = [
@@ -113,7 +113,7 @@ def test_what_still_has_a_variable_after_it_was_expanded(
     path = tmp_path / "p.yaml"
     path.write_text(yaml.safe_dump(form))
     with pytest.raises(ConfigurationError) as refused:
-        files.load(path, {**LISTED, **environ})
+        pipeline_files.load(path, {**LISTED, **environ})
     assert refused.value.numbers["complaints"][-1] == text
 
 

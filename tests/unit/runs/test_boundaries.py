@@ -20,11 +20,11 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, WindowRefused
 from tidegate.lake import plans
-from tidegate.lake.boundaries import neighbours
+from tidegate.lake.boundary_files import neighbours
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import boundaries
+from tidegate.runs import boundary_search
 from tidegate.runs.run import LIVE, Run
 
 KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -279,7 +279,7 @@ def test_frozen_times_ask_nobody(home, kafka, monkeypatch):
     log(kafka, *range(100))
     plan(run_of(home, Dates((at(20), at(40)))))
     kafka.asked = 0
-    monkeypatch.setattr(boundaries, "Ledger", None)
+    monkeypatch.setattr(boundary_search, "Ledger", None)
     found = resolve(home, [at(20), at(40)])
     assert [cut.offsets for cut in found.values()] == [{0: 20}, {0: 40}]
     assert kafka.asked == 0
@@ -287,8 +287,8 @@ def test_frozen_times_ask_nobody(home, kafka, monkeypatch):
 
 def resolve(home, times, topic_id="id-t"):
     marks = {0: Watermarks(0, 100, 100)}
-    topic = boundaries.Topic("t", topic_id, marks, KAFKA, LocalStore(home / "p"), "p")
-    return boundaries.resolve(topic, times, [])
+    topic = boundary_search.Topic("t", topic_id, marks, KAFKA, LocalStore(home / "p"), "p")
+    return boundary_search.resolve(topic, times, [])
 
 
 def test_only_manifests_of_commits_that_meet_a_span_are_read(home, kafka, monkeypatch):

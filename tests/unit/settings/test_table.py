@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.cases import each_of
-from tidegate.settings import setting, sink, source, spark_conf
+from tidegate.settings import setting, sink_settings, source, spark_conf
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE, Verdict, find, judge, named
 from tidegate.spark import producer_settings
@@ -304,7 +304,7 @@ def test_all_at_once() -> None:
 
 
 def test_tidegates_defaults_are_in_the_table() -> None:
-    for place, defaults in ((Place.SOURCE, source.DEFAULTS), (Place.SINK, sink.DEFAULTS)):
+    for place, defaults in ((Place.SOURCE, source.DEFAULTS), (Place.SINK, sink_settings.DEFAULTS)):
         for name, value in defaults.items():
             found = find(place, f"kafka.{name}")
             assert found is not None

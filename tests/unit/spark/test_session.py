@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.errors import ConfigurationError
-from tidegate.spark import egress, ingest, session
+from tidegate.spark import egress_driver, ingest_driver, session
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.job_files import read_refusal
@@ -33,14 +33,14 @@ def test_an_old_spark_fails_an_ingest_without_retry(
     IngestJob(
         "f00d", (), ParquetSettings("zstd", 1, 1), app_name="tests", options={}, records=0
     ).write(job)
-    assert ingest.main(str(job)) == 1
+    assert ingest_driver.main(str(job)) == 1
     assert "Spark 3.4.1: 3.5 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
 
 
 def test_an_old_spark_fails_an_egress_without_retry(tmp_path: Path) -> None:
     old: Any = SimpleNamespace(version="3.4.1")
     job: Any = SimpleNamespace(plan_id="f00d", options={})
-    assert egress.attempt(old, job, LocalAnswers(tmp_path)) == 1
+    assert egress_driver.attempt(old, job, LocalAnswers(tmp_path)) == 1
     assert "Spark 3.4.1: 3.5 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
 
 

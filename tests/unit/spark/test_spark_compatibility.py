@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidegate.core.offsets import OffsetRange
-from tidegate.spark import compatibility
+from tidegate.spark import spark_versions
 from tidegate.spark.preflight import Refused, preflight
 
 WINDOW = (OffsetRange("a", 0, 0, 100), OffsetRange("a", 1, 5, 5), OffsetRange("b", 0, 0, 41))
@@ -25,7 +25,7 @@ def test_the_number_of_tasks(version: str, least: str) -> None:
     """Spark 3.5 does not know the largest size of a task: it is given their number."""
     given: dict[str, str] = {}
     options = {"maxrecordsperpartition": "30", "minpartitions": "1"}
-    found: Any = compatibility.read_kafka(spark(version, given), options, WINDOW)
+    found: Any = spark_versions.read_kafka(spark(version, given), options, WINDOW)
     assert (found, given["minpartitions"]) == ("frame", least)
     assert options["minpartitions"] == "1"
 
@@ -33,10 +33,10 @@ def test_the_number_of_tasks(version: str, least: str) -> None:
 def test_an_error_of_spark_3_5() -> None:
     """Its condition and its message have other names there."""
     old: Any = SimpleNamespace(getErrorClass=lambda: "PATH_NOT_FOUND", desc="[PATH_NOT_FOUND] x")
-    assert compatibility.condition(old) == "PATH_NOT_FOUND"
-    assert compatibility.message(old) == "[PATH_NOT_FOUND] x"
+    assert spark_versions.condition(old) == "PATH_NOT_FOUND"
+    assert spark_versions.message(old) == "[PATH_NOT_FOUND] x"
     other: Any = SimpleNamespace(getErrorClass=lambda: None)
-    assert (compatibility.condition(other), compatibility.message(other)) == ("", "")
+    assert (spark_versions.condition(other), spark_versions.message(other)) == ("", "")
 
 
 @pytest.mark.parametrize("source", ["json", "parquet"])

@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 
 from tidegate.core.schema import Type, parse
 from tidegate.spark import source_files
-from tidegate.spark.compatibility import metadata_column
 from tidegate.spark.decoded import hidden
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.formats import csv_records, row_json
 from tidegate.spark.formats.csv_records import Dialect
 from tidegate.spark.row_frame import WHOLE_FILE, RowFrame
+from tidegate.spark.spark_versions import metadata_column
 from tidegate.spark.typed_texts import typed_by_options
 
 # Executors may have no Tidegate.

@@ -36,9 +36,9 @@ class ParquetFiles(FileFormatBase):
         from pyspark.sql import functions as F
 
         from tidegate.spark import source_files
-        from tidegate.spark.compatibility import metadata_column
         from tidegate.spark.formats import row_json
         from tidegate.spark.row_frame import RowFrame, no_text
+        from tidegate.spark.spark_versions import metadata_column
 
         reader = spark.read.format("parquet").options(**source.options)
         frame = source_files.load(

@@ -11,7 +11,7 @@ def run() -> int:
     """Do the job of the first argument. Return the exit code."""
     end_with_parent(signal.SIGKILL)
     lean_pyspark.prepare()
-    from tidegate.spark.decode import main
+    from tidegate.spark.sample_driver import main
 
     return main(*sys.argv[1:])
 

@@ -13,7 +13,7 @@ def run() -> int:
     lean_pyspark.prepare()
     import logging
 
-    from tidegate.spark.ingest import main
+    from tidegate.spark.ingest_driver import main
 
     logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("tidegate").setLevel(logging.INFO)

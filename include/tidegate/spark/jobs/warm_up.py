@@ -8,7 +8,7 @@ from tidegate.spark.parent_death import end_with_parent
 def run() -> None:
     """Load it. Needs no argument."""
     end_with_parent(signal.SIGKILL)
-    from tidegate.spark.warm_up import main
+    from tidegate.spark.warm_up_driver import main
 
     main()
 

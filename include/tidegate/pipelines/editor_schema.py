@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from tidegate.pipelines.spec import Egress, Ingest
 from tidegate.settings.setting import Answer, Place
-from tidegate.settings.sink import READING
+from tidegate.settings.sink_settings import READING
 from tidegate.settings.table import TABLE
 
 Schema = dict[str, Any]

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from tidegate import flows
+from tidegate.cli.airflow_variables import signature, variables
 from tidegate.cli.console import (
     Document,
     Json,
@@ -21,11 +22,10 @@ from tidegate.cli.console import (
     worst,
 )
 from tidegate.cli.render import print_each
-from tidegate.cli.variables import signature, variables
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.orchestration.command_connections import kafka, spark
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
     checks = machine.checks()
     try:
-        for name in [pipeline] if pipeline else files.names():
+        for name in [pipeline] if pipeline else pipeline_files.names():
             checks += _checks_of(name)
     except ConfigurationError as error:  # there is no directory of pipelines
         what, _, fix = str(error).partition("; ")
@@ -145,16 +145,16 @@ def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
 def _checks_of(name: str) -> list[Check]:
     from tidegate.doctor import check as doctor
-    from tidegate.doctor import pipeline as pipeline_checks
+    from tidegate.doctor import pipeline_checks as pipeline_checks
 
     try:
-        spec = files.load_named(name)
+        spec = pipeline_files.load_named(name)
         lake = spec.source.lake if isinstance(spec, Egress) else None
         return pipeline_checks.checks(
             spec,
             lambda: kafka(spec),
             lambda: spark(spec),
-            (lambda: kafka(files.load_ingest(lake))) if lake else None,
+            (lambda: kafka(pipeline_files.load_ingest(lake))) if lake else None,
         )
     except Exception as error:
         wrong = doctor.failure("file", error_form(error)["message"], "correct what is listed")
@@ -188,7 +188,7 @@ def _run_step(
 
     Return its documents and the exit code. A pipeline that fails never stops the others.
     """
-    from tidegate.maintenance.steps import STEPS, Environment
+    from tidegate.maintenance.maintenance_steps import STEPS, Environment
     from tidegate.runs.run import NO_MIRROR
 
     step = STEPS[name]
@@ -204,8 +204,8 @@ def _run_step(
         return document
 
     if pipeline:
-        load = files.load_named if "egress" in step.kinds else files.load_ingest
+        load = pipeline_files.load_named if "egress" in step.kinds else pipeline_files.load_ingest
         answer(do(load(pipeline)), show, as_json=as_json)
         return documents, worst(0, *problems)
-    code = print_each(flows.for_each(files.names(), do, step.kinds), show, as_json=as_json)
+    code = print_each(flows.for_each(pipeline_files.names(), do, step.kinds), show, as_json=as_json)
     return documents, worst(code, *problems)

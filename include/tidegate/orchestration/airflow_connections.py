@@ -16,7 +16,7 @@ from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.connections import Connection
 from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
 from tidegate.launch.spark_connection import SparkConnection
-from tidegate.orchestration.compatibility import AirflowSecretsBackendAccessDenied
+from tidegate.orchestration.airflow_versions import AirflowSecretsBackendAccessDenied
 from tidegate.orchestration.metadata_database import DESCRIPTION
 from tidegate.runs.spec_protocol import Spec
 

@@ -27,7 +27,7 @@ from tidegate.core.requests import Backfill
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka, spark
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest
 
 app = typer.Typer()
@@ -76,9 +76,9 @@ def explain_run(
 ) -> None:
     """Show what `run` would do now, without doing it."""
     if sample is not None:
-        _explain_sample(files.load_ingest(pipeline), sample, as_json=as_json)
+        _explain_sample(pipeline_files.load_ingest(pipeline), sample, as_json=as_json)
         return
-    spec = files.load_named(pipeline)
+    spec = pipeline_files.load_named(pipeline)
     options = flows.options(spec, max_records=max_records, max_chunks=max_chunks)
     explain(new_run(spec, "explain", **options), as_json=as_json)
 
@@ -138,7 +138,7 @@ def backfill_window(
     from tidegate.runs.requested_windows import absolute, parsed_ranges
     from tidegate.runs.topics import choose_topic
 
-    spec = files.load_ingest(pipeline)
+    spec = pipeline_files.load_ingest(pipeline)
     asked = Backfill(
         topic=(topic or "") if ranges else choose_topic(spec.name, spec.topics, topic),
         partitions=_numbers(partitions),
@@ -186,7 +186,7 @@ def replay_window(
     """Ingest: read a window again and replace its files. Egress: send a window or files again."""
     from tidegate.runs.requested_windows import absolute
 
-    spec = files.load_named(pipeline)
+    spec = pipeline_files.load_named(pipeline)
     given = {
         "id": replay_id, "partitions": _numbers(partitions), "where": where,
         "start": absolute(start, zone), "end": absolute(end, zone), "files": tuple(sent or ()),
@@ -208,9 +208,9 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 @app.command("coverage")
 def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
     """Show every offset: covered (live, backfill, replay), skipped, expired or unseen."""
-    from tidegate.ingest.coverage import coverage
+    from tidegate.ingest.topic_coverage import coverage
 
-    spec = files.load_ingest(pipeline)
+    spec = pipeline_files.load_ingest(pipeline)
     answer(coverage(spec, flows.store(spec), kafka(spec)), _print_coverage, as_json=as_json)
 
 

@@ -90,6 +90,6 @@ STEPS = {
     ),
     "checkpoint": Step(
         "Write a checkpoint of the ledger, so that opening it reads few entries.",
-        lambda spec, _: lazy("tidegate.maintenance.checkpoint.checkpoint")(spec, store(spec)),
+        lambda spec, _: lazy("tidegate.maintenance.checkpoint_step.checkpoint")(spec, store(spec)),
     ),
 }

@@ -18,8 +18,7 @@ from tidegate.core import columns
 from tidegate.core.canonical import FORMAT
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import delegation_tokens, kafka_source, session
-from tidegate.spark.compatibility import read_kafka
-from tidegate.spark.decoding import decoded
+from tidegate.spark.decoded_rows import decoded
 from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
@@ -27,6 +26,7 @@ from tidegate.spark.job_files import with_logins
 from tidegate.spark.parquet_writer import with_values, write_parquet, written_files
 from tidegate.spark.received_job import received
 from tidegate.spark.record_size import record_size
+from tidegate.spark.spark_versions import read_kafka
 from tidegate.spark.task_size import readings, records_per_task
 
 DONE = "_done.json"

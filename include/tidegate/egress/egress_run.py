@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidegate.core.work import Sending, delivered
-from tidegate.egress.plan import plan
+from tidegate.egress.planning import plan
 from tidegate.egress.publish import Published, publish, verdict
 from tidegate.egress.send import send
 from tidegate.lake import deliveries

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate.cli.airflow_variables import signature, variables_if_any
 from tidegate.cli.console import Json, Pipeline, answer, bold, say
-from tidegate.cli.variables import signature, variables_if_any
 from tidegate.orchestration.command_connections import kafka
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 
 app = typer.Typer(
     help="Cursors: show them, move one forward, adopt a recreated topic.",
@@ -25,9 +25,9 @@ Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
 @app.command("show")
 def show_offsets(pipeline: Pipeline, as_json: Json = False) -> None:
     """Show the ledger's cursors in Spark's form, origins, gaps, and earlier topic ids."""
-    from tidegate.maintenance.cursor import show
+    from tidegate.maintenance.cursor_moves import show
 
-    answer(show(files.load_ingest(pipeline)), _print_offsets, as_json=as_json)
+    answer(show(pipeline_files.load_ingest(pipeline)), _print_offsets, as_json=as_json)
 
 
 def _print_offsets(document: Mapping[str, Any]) -> None:
@@ -53,9 +53,9 @@ def set_offset(
     as_json: Json = False,
 ) -> None:
     """Move a cursor forward. Skipped offsets become a gap. To move back, replay."""
-    from tidegate.maintenance.cursor import move
+    from tidegate.maintenance.cursor_moves import move
 
-    spec = files.load_ingest(pipeline)
+    spec = pipeline_files.load_ingest(pipeline)
     moved = move(
         spec,
         kafka(spec),
@@ -74,9 +74,9 @@ def set_offset(
 @app.command("adopt")
 def adopt_topic(pipeline: Pipeline, topic: Topic, reason: Reason, as_json: Json = False) -> None:
     """Adopt a recreated topic, from its log start. The lake keeps the old topic's rows."""
-    from tidegate.maintenance.cursor import adopt
+    from tidegate.maintenance.cursor_moves import adopt
 
-    spec = files.load_ingest(pipeline)
+    spec = pipeline_files.load_ingest(pipeline)
     adopted = adopt(
         spec, kafka(spec), variables_if_any(), topic=topic, reason=reason, by=signature()
     )

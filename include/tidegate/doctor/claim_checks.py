@@ -19,7 +19,7 @@ from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import STORES, open_store
 from tidegate.lake.store_protocol import Store
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress
 
 
@@ -63,7 +63,9 @@ def _finishes(spec: Egress, store: Store, claim: Claim) -> str:
 
 def check_source(spec: Egress) -> Iterator[Line]:
     """Count the backlog of the source, and name what is excluded."""
-    backlog = read_backlog(spec, STORES, files, open_store(spec.lake, spec.name), _fold(spec), None)
+    backlog = read_backlog(
+        spec, STORES, pipeline_files, open_store(spec.lake, spec.name), _fold(spec), None
+    )
     offsets, ahead = sum(map(len, backlog.unsent.ranges)), backlog.unsent.ahead
     says = f"waiting: {counted(len(backlog.files), 'file')}, {counted(offsets, 'offset')}"
     yield ok("source", says + (f"; {ahead:,} behind an unseen one" if ahead else ""))
@@ -81,7 +83,7 @@ def check_target(spec: Egress, kafka: KafkaCluster) -> Iterator[Line]:
         fix = f"point connection {kafka.connection!r} back, or make another pipeline"
         yield failure("target", says, fix)
         return
-    refuse_loop(spec, seen.cluster_id, STORES, files)
+    refuse_loop(spec, seen.cluster_id, STORES, pipeline_files)
     topic_ids = {r.topic: r.topic_id for n in sorted(fold.live) for r in fold.live[n].receipts}
     for topic, state in seen.topics.items():
         yield _topic(spec, topic, state, topic_ids.get(topic))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tidegate.core.wording import counted
 from tidegate.core.work import chunks_to_commit
 from tidegate.errors import NotSealed, PlanDead, TidegateError
-from tidegate.ingest.plan import plan
+from tidegate.ingest.planning import plan
 from tidegate.ingest.publish import Published, publish, refuse_incomplete
 from tidegate.ingest.stage import stage
 from tidegate.lake import attempts

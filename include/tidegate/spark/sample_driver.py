@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from tidegate.core import schema
 from tidegate.spark import session
 from tidegate.spark.decode_job import DecodeJob, Sample
-from tidegate.spark.decoding import decoded
+from tidegate.spark.decoded_rows import decoded
 from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import located
 from tidegate.spark.received_job import received

@@ -21,7 +21,7 @@ from tidegate.core.work import Standing
 from tidegate.errors import BrokerError, ConfigurationError, LakeUnavailable, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
-from tidegate.lake import attempts, boundaries, committing, decodings, placing
+from tidegate.lake import attempts, boundary_files, committing, decodings, placing
 from tidegate.lake.attempts import Attempt, Manifest, Staged
 from tidegate.lake.store_protocol import Store
 from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
@@ -247,19 +247,19 @@ def _recorded_draft(
     Its origin may be above the ends of the earlier survey.
     """
     store, ledger = opened.store, opened.ledger
-    for _ in range(boundaries.MOST_TRIES):
+    for _ in range(boundary_files.MOST_TRIES):
         seen = drafting.surveyed(run)
         draft = drafting.draft(run, store, ledger.fold, seen, replanning=replanning)
         if draft.gaps:
             sealing.refuse_gaps([sealing.compared(opened, each) for each in kept], draft.gaps)
-        if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
+        if all(boundary_files.freeze(store, each) for each in draft.boundaries) and not any(
             isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
         ):
             break
     else:
         raise LakeUnavailable(
             f"pipeline {run.spec.name!r}: other processes recorded origins or boundaries first, "
-            f"{boundaries.MOST_TRIES} times in a row; nothing was planned, try again"
+            f"{boundary_files.MOST_TRIES} times in a row; nothing was planned, try again"
         )
     for notice in draft.notices:
         logger.warning("%s: %s", run.spec.name, notice)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.core import columns
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.parquet_settings import ParquetSettings
-from tidegate.spark import ingest, preflight, records, session
+from tidegate.spark import ingest_driver, preflight, records, session
 from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
 from tidegate.spark.ingest_job import Chunk, IngestJob
 
@@ -57,9 +57,9 @@ def main() -> None:
                 options=_NO_BROKER,
                 records=100,
             )
-            ingest.write(spark, job, chunk, lambda _: _rows(spark))
+            ingest_driver.write(spark, job, chunk, lambda _: _rows(spark))
             with contextlib.suppress(Exception):
-                ingest.read(spark, job, chunk).collect()
+                ingest_driver.read(spark, job, chunk).collect()
         _prepare_to_send(spark, Path(directory))
     load_kafka_client(spark)
     spark.stop()

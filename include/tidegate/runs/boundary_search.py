@@ -15,7 +15,7 @@ from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
 from tidegate.errors import BrokerError
-from tidegate.lake.boundaries import Neighbours, neighbours
+from tidegate.lake.boundary_files import Neighbours, neighbours
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
 from tidegate.lake.unfinished_plans import pending_chunks

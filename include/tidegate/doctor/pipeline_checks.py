@@ -22,9 +22,9 @@ from tidegate.core.draft import problems
 from tidegate.core.fold import Fold
 from tidegate.core.partition import FIXES, LeftOut, Reason, fix, hanging, in_words, is_skipped
 from tidegate.core.wording import counted, duration
-from tidegate.doctor import egress
+from tidegate.doctor import claim_checks
 from tidegate.doctor.check import Check, Line, failure, ok, warning
-from tidegate.doctor.connections import KafkaLookup, SparkLookup, found, report_connections
+from tidegate.doctor.connection_lookup import KafkaLookup, SparkLookup, found, report_connections
 from tidegate.doctor.lake import check_lake
 from tidegate.doctor.provider import check_provider
 from tidegate.doctor.tokens import check_tokens
@@ -70,10 +70,10 @@ def checks(
     if isinstance(spec, Ingest):
         ask["kafka"] = lambda: check_topics(spec, kafka())
     else:
-        ask["claim"] = lambda: egress.check_claims(spec)
-        ask["source"] = lambda: egress.check_source(spec)
+        ask["claim"] = lambda: claim_checks.check_claims(spec)
+        ask["source"] = lambda: claim_checks.check_source(spec)
         ask["kafka"] = lambda: check_broker(kafka())
-        ask["target"] = lambda: egress.check_target(spec, kafka())
+        ask["target"] = lambda: claim_checks.check_target(spec, kafka())
     ask["spark"] = lambda: check_spark(spark())
     ask["deploy mode"] = lambda: _deploy_mode(spec, found(kafka), found(spark))
     ask["provider"] = lambda: _provider(spec, found(spark))

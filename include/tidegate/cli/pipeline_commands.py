@@ -10,6 +10,7 @@ import typer
 
 from tidegate import flows
 from tidegate.cli import render, render_egress
+from tidegate.cli.airflow_variables import signature
 from tidegate.cli.console import (
     Json,
     MaxChunks,
@@ -21,10 +22,9 @@ from tidegate.cli.console import (
     say,
 )
 from tidegate.cli.runs import carry_out, new_run
-from tidegate.cli.variables import signature
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka
-from tidegate.pipelines import files
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
 
 app = typer.Typer()
@@ -54,7 +54,7 @@ def run_pipeline(
     as_json: Json = False,
 ) -> None:
     """Ingest new records. Egress: send unsent data."""
-    spec = files.load_named(pipeline)
+    spec = pipeline_files.load_named(pipeline)
     options = flows.options(spec, max_records=max_records, max_chunks=max_chunks, resend=resend)
     carry_out(new_run(spec, run_id, **options), run_id=run_id, replan=replan, as_json=as_json)
 
@@ -63,9 +63,9 @@ def run_pipeline(
 def status(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Show origin, cursor, end and lag of every partition, and each problem with its fix."""
     if pipeline:
-        answer(_status(files.load_named(pipeline)), render.print_status, as_json=as_json)
+        answer(_status(pipeline_files.load_named(pipeline)), render.print_status, as_json=as_json)
         return
-    states = flows.for_each(files.names(), _status)
+    states = flows.for_each(pipeline_files.names(), _status)
     raise typer.Exit(render.print_each(states, render.print_status, as_json=as_json))
 
 
@@ -74,7 +74,7 @@ def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
     """List committed files, including those not yet in `data/`."""
     from tidegate.ingest.status import files as files_of
 
-    spec = files.load_ingest(pipeline)
+    spec = pipeline_files.load_ingest(pipeline)
     answer(files_of(spec, flows.store(spec)), render.print_lake_files, as_json=as_json)
 
 
@@ -87,7 +87,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check that ledger, manifests, files and footers agree. Exit 3 if they differ."""
-    spec = files.load_named(pipeline)
+    spec = pipeline_files.load_named(pipeline)
     broker = kafka(spec) if against_kafka else None
     findings = flows.of(spec).verify(spec, flows.store(spec), broker, note)
     answer(findings, render.print_findings, as_json=as_json)
@@ -115,7 +115,7 @@ def release(
     from tidegate.egress.release import release as end_claim
     from tidegate.lake.store import STORES
 
-    spec = files.load_named(pipeline)
+    spec = pipeline_files.load_named(pipeline)
     if not isinstance(spec, Egress):
         raise ConfigurationError(f"pipeline {pipeline!r}: only egress pipelines have claims")
     action: Literal["resend", "declare sent"] = (
@@ -128,7 +128,9 @@ def release(
                 "--late goes with --how declare-sent, and without --plan: to send such offsets all "
                 "the same, use `tidegate replay`"
             )
-        late_offsets = declare_late(spec, STORES, files, reason, by=signature(), run=run_id)
+        late_offsets = declare_late(
+            spec, STORES, pipeline_files, reason, by=signature(), run=run_id
+        )
         answer(late_offsets, render_egress.print_late, as_json=as_json)
         return
     released = end_claim(
