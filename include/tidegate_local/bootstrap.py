@@ -158,7 +158,7 @@ class Venv:
                 raise SetupError(_last_line(run.stderr) or "the jars could not be fetched")
 
     def archive_classes(self) -> None:
-        """Make Spark start in half the time. Without the archive it starts all the same."""
+        """Make Spark start in half the time. Without the archive it starts more slowly."""
         code = (
             "import sys; from tidegate.launch.spark_submit import ensure_archive; "
             "sys.exit(ensure_archive(print) is None)"

@@ -1,4 +1,4 @@
-"""Target topics that are deleted, or made anew, while rows are sent to them.
+"""Target topics that are deleted or recreated while rows are sent to them.
 
 With `auto.create.topics.enable`, Kafka's default, the producer itself makes a deleted topic anew:
 Java's producer always asks for that. What it sends from then on is in another topic.

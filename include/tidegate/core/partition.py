@@ -115,7 +115,7 @@ class TopicState:
 
 
 def of_topic(topic: str, known_id: str | None, now: TopicState) -> LeftOut | None:
-    """Return why no partition of a topic can be read. None if each goes by itself.
+    """Return why no partition of a topic can be read. None if each is judged alone.
 
     `known_id` is the topic id that the ledger follows, None if it was never read. Such a topic is
     excluded as a whole while a partition has no leader, because only the broker knows where it

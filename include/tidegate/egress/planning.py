@@ -32,7 +32,7 @@ from tidegate.runs.steps import Planned
 
 ISOLATION = "read_uncommitted"  # of the scans for records that were sent
 
-_RESUMED = "this run resumes it, the next one sends what else waits"
+_RESUMED = "this run resumes it, the next one sends the remaining files"
 
 logger = logging.getLogger(__name__)
 

@@ -172,7 +172,7 @@ def _contents(plan: Plan, stores: Stores) -> dict[str, str | None]:
 
 
 def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:
-    """Release a first claim, and raise, if the plan must not be sent any more.
+    """Release a first claim, and raise, if the plan must no longer be sent.
 
     Checked after the claim, which other processes see: SourceChanged for files that were replaced
     since the plan was compared with them. ReplayRefused if another request was planned under a

@@ -105,7 +105,7 @@ def draft_dates(
 ) -> Draft:
     """Draft the records of an interval below the cursors. The rest is left to the live lane.
 
-    What expired right below the interval, and may belong to it, goes by the policy `on_expired`.
+    What expired right below the interval, and may belong to it, is decided by `on_expired`.
     `live` is what a live run would draft now: its origins and its excluded topics apply here, too.
     """
     drafted = Draft(origins=live.origins, notices=live.notices)

@@ -257,7 +257,7 @@ def _finished(fold: Fold, staged: Staged) -> Iterator[Attempt]:
 def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
     """Return the job's own record of a finished attempt. None while it is not finished.
 
-    AttemptWrong for one that makes no sense: it appears as a whole, and no copy of it exists.
+    Raises AttemptWrong if it is malformed: it is written atomically, so a retry cannot help.
     """
 
     def done_of(form: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -75,7 +75,7 @@ def _round(stores: Sequence[Store], pool: ThreadPoolExecutor, size: int) -> int:
 
 
 def record(store: Store, outcome: Outcome) -> None:
-    """Record that the store failed: no ledger entry is created there any more."""
+    """Record that the store failed: no further ledger entry is created there."""
     form = {
         "format": FORMAT,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -226,7 +226,7 @@ def _duckdb() -> Any:
 
 
 def _refuse_deleted(store: Store, paths: list[str]) -> None:
-    """Raise ConfigurationError for files of an earlier state that are not there any more."""
+    """Raise ConfigurationError if files of an earlier state were deleted."""
     sizes = store.each(store.size, paths)
     if gone := [path for path, size in zip(paths, sizes, strict=True) if size is None]:
         raise ConfigurationError(

@@ -97,7 +97,7 @@ def _names_by_chunk(fold: Fold, staged: Staged) -> dict[int, set[str]]:
 
 
 def _is_over(store: Store, fold: Fold, plan: Plan) -> bool:
-    """Return whether no chunk can be committed any more: coverage never shrinks.
+    """Return whether no further chunk can be committed: coverage never shrinks.
 
     A chunk that is skipped, or of a topic that was recreated, is over when nothing of it is staged:
     until then another process may still seal it and end before it publishes, and only the marker

@@ -26,7 +26,7 @@ LookUp = Callable[[str], tuple[int, str]]
 _CLIENT = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
 CLIENT_TIMEOUT = 60  # seconds. The client itself tries for 15 minutes
 _ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
-# States of the node manager's ContainerState in which no process runs any more.
+# States of the node manager's ContainerState in which no process runs.
 _NO_PROCESS = frozenset(
     {
         "EXITED_WITH_SUCCESS",

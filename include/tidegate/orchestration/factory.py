@@ -31,7 +31,7 @@ from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.pipelines.value_types import is_pipeline_name, is_schedule
 
 _MAX_COMPLAINT = 20_000
-_ALARM = "@hourly"  # of a file whose schedule cannot be read any more
+_ALARM = "@hourly"  # of a file whose schedule is no longer readable
 
 # Airflow checks the schema of each Param of each DAG. A schema of a newer draft takes three times
 # as long.

@@ -86,7 +86,7 @@ def peek_in_lake(
 ) -> dict[str, Any]:
     """Return at most so many records of a topic in the lake, as `peek` with `decode_by` does.
 
-    Of a topic that was made anew, only those of the new one. ConfigurationError for a topic that
+    If the topic was recreated, only its new records. ConfigurationError for a topic that
     the lake does not have, WindowRefused as `peek`. Needs the package `duckdb`.
     """
     from tidegate.lake import dataset, ledger  # PyArrow takes a while

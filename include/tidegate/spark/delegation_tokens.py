@@ -95,7 +95,7 @@ class _Token:
 
 
 class NoToken(Exception):
-    """A delegation token is missing, or its cluster does not accept it any more.
+    """A delegation token is missing, or its cluster no longer accepts it.
 
     A retry obtains a new one.
     """

@@ -91,7 +91,7 @@ def test_a_resumed_claim_is_told_once(
     assert (code, out.count("waiting: 1 file; next: tidegate run out")) == (0, 1)
     told = [message for message in caplog.messages if "has an open claim" in message]
     assert len(told) == 1
-    assert told[0].endswith("this run resumes it, the next one sends what else waits")
+    assert told[0].endswith("this run resumes it, the next one sends the remaining files")
 
 
 def test_rows_in_quarantine(command: Any, world: World) -> None:
