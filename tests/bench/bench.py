@@ -115,7 +115,7 @@ def decoded(shape: Shape) -> Callable[..., list[Contender]]:
     """Return what makes contenders that read one topic of JSON, CSV or Avro: its bytes, and typed
     columns, of JSON also in directories by day of the records.
     """
-    schema = SCHEMAS[shape.format]
+    schema = workload.SCHEMAS[shape.format]
 
     def made(broker: str, home: Path, scale: float) -> list[Contender]:
         sent = workload.load(broker, "bench", shape.scaled(scale))
@@ -173,22 +173,6 @@ def _senders(
     ]
 
 
-_DDL = ", ".join(["n BIGINT", "flown DATE", *(f"{name} STRING" for name in workload.TEXTS)])
-SCHEMAS = {
-    "json": _DDL,
-    "csv": _DDL,
-    "avro": json.dumps(
-        {
-            "type": "record",
-            "name": "flight",
-            "fields": [
-                {"name": "n", "type": "long"},
-                {"name": "flown", "type": {"type": "int", "logicalType": "date"}},
-                *({"name": name, "type": "string"} for name in workload.TEXTS),
-            ],
-        }
-    ),
-}
 """Of the objects of a workload, by their format."""
 WORKLOADS: Mapping[str, Workload] = {
     "W1-100B": Workload("2 million records of 100 bytes", topic(Shape(2_000_000, 100))),

@@ -5,7 +5,7 @@ broker. Each result is checked; one that does not hold what was sent ends the co
 that takes more than 10 % more CPU than the commit fails it; times of the clock are only told.
 
 Cases: a small run (1,000 records) from cold, `--help`, a bulk ingest, many topics, an egress
-of files, one of a lake.
+of files, one of a lake. By name (`--case`): records of JSON, CSV or Avro into columns.
 """
 
 import argparse
@@ -60,7 +60,9 @@ class Case:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ref", help="a commit")
-    parser.add_argument("--case", action="append", choices=CASES, help="default: all")
+    parser.add_argument(
+        "--case", action="append", choices=CASES, help=f"default: {', '.join(USUAL)}"
+    )
     parser.add_argument("--repetitions", type=int, default=4)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of records")
     parser.add_argument("--out", type=Path, help="write the report there, as JSON")
@@ -80,7 +82,7 @@ def main() -> int:
                     f"{side.name} has no command `jars`: with the archive of classes that it finds"
                 )
         found = {}
-        for name in args.case or CASES:
+        for name in args.case or USUAL:
             home = Path(directory, name)
             home.mkdir()
             broker = kafka.start(home / "kafka").bootstrap
@@ -142,9 +144,11 @@ def tell(found: Mapping[str, Any], ref: str) -> int:
 def ingest(shape: Shape) -> Callable[[str, Path, float], Case]:
     def made(broker: str, home: Path, scale: float) -> Case:
         sent = workload.load(broker, "bench", shape.scaled(scale))
-        env = pipeline(home, broker, {
-            "name": "bench", "kind": "ingest", "lake": "${TIDEGATE_LAKE}", "pattern": "bench-.*",
-        })  # fmt: skip
+        form = {"pattern": "bench-.*", "lake": "${TIDEGATE_LAKE}"}
+        if shape.format:
+            value = {"format": shape.format, "schema": workload.SCHEMAS[shape.format]}
+            form |= {"decode": {"*": {"value": value}}}
+        env = pipeline(home, broker, {"name": "bench", "kind": "ingest", **form})
 
         def go(side: Side, output: Path) -> None:
             output.mkdir()
@@ -200,7 +204,9 @@ CASES: Mapping[str, Callable[[str, Path, float], Case]] = {
     "topics": ingest(Shape(5_000, 400, topics=100, partitions=2)),
     "egress": egress,
     "back": way_back,
+    **{f: ingest(Shape(200_000, 300, partitions=4, format=f)) for f in ("json", "csv", "avro")},
 }
+USUAL = ("small", "help", "bulk", "topics", "egress", "back")
 
 if __name__ == "__main__":
     os.environ.pop("PYTHONPATH", None)

@@ -1,5 +1,6 @@
 """Topics full of records, and what an independent client reads from them."""
 
+import json
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,23 @@ _SCHEMA = pa.schema(
         ("partition", pa.int32()), ("offset", pa.int64()),
     ]
 )  # fmt: skip
+_DDL = ", ".join(["n BIGINT", "flown DATE", *(f"{name} STRING" for name in TEXTS)])
+SCHEMAS = {
+    "json": _DDL,
+    "csv": _DDL,
+    "avro": json.dumps(
+        {
+            "type": "record",
+            "name": "flight",
+            "fields": [
+                {"name": "n", "type": "long"},
+                {"name": "flown", "type": {"type": "int", "logicalType": "date"}},
+                *({"name": name, "type": "string"} for name in TEXTS),
+            ],
+        }
+    ),
+}
+"""The columns of each format."""
 Content = Mapping[tuple[str, int], tuple[int, int, int, int]]
 """(topic, partition) → rows, first offset, last offset, and the sum of the rows' hashes."""
 
