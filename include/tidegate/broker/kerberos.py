@@ -186,7 +186,7 @@ class _Tickets:
 
 
 class Login:
-    """The login of one principal. Kafka-python gives it to its mechanism as `sasl_kerberos_name`.
+    """The login of one principal. kafka-python gives it to its mechanism as `sasl_kerberos_name`.
 
     Its methods raise NotAuthenticated, BrokerUnreachable if the KDC does not answer, or
     ConfigurationError.

@@ -17,7 +17,7 @@ class Session(Protocol):
     """The login of one connection in this process."""
 
     error: TidegateError | None
-    """Why the last login failed before a broker was asked. Kafka-python drops such an error."""
+    """Why the last login failed before a broker was asked. kafka-python drops such an error."""
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of a kafka-python client.

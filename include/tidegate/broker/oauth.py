@@ -169,7 +169,7 @@ def _ca_name(given: Mapping[str, Any]) -> str:
 class TokenProvider:
     """Gives kafka-python a token for each login. `cluster` is what errors name."""
 
-    error: TidegateError | None = None  # of the last call. Kafka-python drops it
+    error: TidegateError | None = None  # of the last call. kafka-python drops it
 
     def __init__(self, given: Mapping[str, str], cluster: str) -> None:
         self.given, self.cluster = given, cluster

@@ -12,7 +12,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import TidegateError
 
 _FETCHED = 256 * 1024  # bytes per partition and sample
-_ROW = 32  # bytes: offset, partition, timestamp and what else a row costs
+_ROW = 32  # bytes: offset, partition, timestamp and the rest of a row
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,11 @@ from tidegate.core.replacement import Replaced
 class Standing(StrEnum):
     """What the ledger says of a chunk, whatever its attempts have done.
 
-    `COMMITTED`: by its plan. `COVERED`: other commits hold all its offsets. This never ends a
-    chunk of a replay, which replaces what others hold. `DEAD`: others hold a part of it, or have
-    replaced what it was to replace. It is final: coverage never shrinks, and what is replaced never
-    becomes live again. `PENDING`: it may be committed. Skipped offsets are pending: a commit
-    overrides a gap.
+    - `COMMITTED`: its plan has committed it.
+    - `COVERED`: other commits hold all its offsets. A chunk of a replay is never covered.
+    - `DEAD`: others hold a part of it, or have replaced what it was to replace. This is final:
+      coverage never shrinks, and a replaced part never becomes live again.
+    - `PENDING`: it may be committed, also if it is skipped: a commit overrides a gap.
     """
 
     COMMITTED = "committed"
@@ -93,7 +93,7 @@ def standing_of(
 ) -> tuple[Standing, tuple[OffsetRange, ...]]:
     """Return how a chunk stands, and the offsets by which it is dead.
 
-    `key` is plan id and chunk number. `replaces` what its commit would replace.
+    `key` is plan id and chunk number. `replaces` are the parts that its commit would replace.
     """
     if key in fold.committed:
         return Standing.COMMITTED, ()

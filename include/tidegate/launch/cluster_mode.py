@@ -45,7 +45,6 @@ _OF_THIS_MACHINE = (
 )  # fmt: skip
 # Spark's client writes them into the application's configuration, of which YARN keeps a copy.
 _KEPT_BY_YARN = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN"
-# What is given as a text becomes a file of this machine. The settings that name one of the nodes.
 # Of YARN: at most 100 characters of ASCII. The resource manager makes them lower case by default.
 _TAG = re.compile(r"[a-z0-9_-]{1,91}")
 _NONCE = 12  # bytes
