@@ -44,7 +44,13 @@ def typed(text: Column, kind: Type) -> Column:
         case _:
             value = text.try_cast(str(kind))
     fits = text.rlike(whole(RULES[kind.name].pattern))
-    return within_type(F.when(fits, value), kind)
+    match kind.name:
+        case "float" | "double":
+            fits &= _is_within(value, kind)
+        case "timestamp":  # a zone moves it by less than a day
+            is_inside = ~(text.startswith(_FIRST[:10]) | text.startswith(_END[:10]))
+            fits &= is_inside | _is_within(value, kind)
+    return F.when(fits, value)
 
 
 def _with_seconds(time: Column) -> Column:
@@ -100,13 +106,18 @@ def within_type(value: Column, kind: Type) -> Column:
 
     Many readers have no year before 1 or after 9999.
     """
+    is_within = _is_within(value, kind)
+    return value if is_within is None else F.when(is_within, value)
+
+
+def _is_within(value: Column, kind: Type) -> Column | None:
     match kind.name:
         case "float" | "double":
-            return F.when(F.abs(value) < F.lit(_INFINITY).cast(str(kind)), value)
+            return F.abs(value) < F.lit(_INFINITY).cast(str(kind))
         case "date" | "timestamp" | "timestamp_ntz":
             first, end = (F.lit(each).cast(str(kind)) for each in (_FIRST, _END))
-            return F.when(value.between(first, end), value)
-    return value
+            return value.between(first, end)
+    return None
 
 
 def whole(pattern: str) -> str:

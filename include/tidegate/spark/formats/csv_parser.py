@@ -17,9 +17,6 @@ _OPTIONS = {
     "nullValue": f"{MARK}null", "emptyValue": "", "multiLine": "true", "maxCharsPerColumn": "-1",
 }  # fmt: skip
 
-# What Spark's reader takes for something else: a mark of byte order at the beginning is dropped.
-_ODD = rf"[\x{{0}}{MARK}]|\A\x{{feff}}"
-
 
 def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     """Decode records of CSV by RFC 4180. A line break at the end, and within quotes, is allowed.
@@ -35,14 +32,17 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     others = f"(?:{between}{one})"
     rows = rows.withColumn(
         hidden(column, "text"),
-        F.regexp_replace(whole_text, r"\r?\n\z", ""),  # which makes it valid UTF-8
+        F.when(whole_text.endswith("\n"), F.regexp_replace(whole_text, r"\r?\n\z", "")).otherwise(
+            whole_text
+        ),
     )
     rows = rows.withColumn(
         hidden(column, "complete"), text.rlike(rf"^{one}{others}{{{len(fields) - 1}}}+\z")
     )
     texts = ", ".join(f"{schema.quoted(f.name)} STRING" for f in fields)
     options = {**_OPTIONS, "sep": "\\\\" if mark == "\\" else mark}
-    is_odd = whole_text.rlike(_ODD)
+    # What Spark's reader takes for something else: it drops a mark of byte order at the beginning.
+    is_odd = whole_text.contains("\0") | whole_text.contains(MARK) | whole_text.startswith("\ufeff")
     is_whole = has_all & F.is_valid_utf8(whole_text) & ~is_odd
     rows = rows.withColumn(
         hidden(column, "csv"),
@@ -51,8 +51,12 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     whole = F.coalesce(
         no_utf8(whole_text),
         F.when(is_odd, F.lit("U+0000, U+FDD0 or a first U+FEFF, which Spark's reader changes")),
-        F.when(~text.rlike(rf"^{one}{others}*+\z"), F.lit("no record of CSV by RFC 4180")),
-        F.when(~has_all, F.lit(f"not {len(fields)} values")),
+        F.when(
+            ~has_all,
+            F.when(
+                text.rlike(rf"^{one}{others}*+\z"), F.lit(f"not {len(fields)} values")
+            ).otherwise(F.lit("no record of CSV by RFC 4180")),
+        ),
     )
 
     def unfit(values: Mapping[str, Column]) -> list[tuple[str, str, Column]]:

@@ -19,7 +19,7 @@ from tidegate.core.schema import Field, Fields, Type, ddl
 from tidegate.spark.decoded import BAD, MARK, Parsed, any_of, hidden, no_utf8
 from tidegate.spark.typed_texts import typed, within_type
 
-_END = f"{MARK}end"
+_END, _MARKED_END = "tidegate end", f"{MARK}end"
 _OPTIONS = {
     "mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD, "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
@@ -36,7 +36,7 @@ _COMPUTED = r"[:,\[]\s*+(?:-?[0-9]++[.eE]|-0)"
 _MARKED = f'"{MARK}([^"]*)"|^{MARK}(.*)$'
 # How a text may begin that Spark has computed of a number, or that has one in it.
 _BEGINS_SO = r'(?m)^(?:[{\["]|-?[0-9]++[.E]|0$|-?Inf)'
-_BEGINS = 10  # characters, among which the point of a computed number is
+_LONGEST = 24  # bytes of a computed number: -1.2345678901234567E-308
 _TEXTS = ("string", "decimal", "binary", "date", "timestamp", "timestamp_ntz")
 _CHECKED = (*_TEXTS, "tinyint", "float", "double")
 _PLAIN = re.compile("[A-Za-z0-9_ -]+")
@@ -49,8 +49,11 @@ def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     """Decode JSON objects."""
     text = F.col(column).cast("string")
     # Spark's parsers ignore what follows a value. In an array it is an error, or another element.
-    in_array = F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]')))
-    is_one = F.try_variant_get(in_array, "$[1]", "string") == _END
+    # The mark is for texts that may have the usual end: with it, Java takes twice the memory.
+    has_end = text.contains(_END) | text.contains("\\u")
+    end = F.when(has_end, F.lit(_MARKED_END)).otherwise(F.lit(_END))
+    in_array = F.try_parse_json(F.concat(F.lit("["), text, F.lit(',"'), end, F.lit('"]')))
+    is_one = F.try_variant_get(in_array, "$[1]", "string") == end
     escapes = F.when(text.rlike(_HALF), F.lit("half a surrogate pair")).when(
         text.rlike(_ESCAPED_MARK), F.lit("U+FDD0, which is no character")
     )
@@ -81,8 +84,8 @@ def read_fields(
     names = ("json", "value", "whole", "exact", "texts")
     row, value, whole, exact, texts = (F.col(hidden(column, each)) for each in names)
     quotable = _quotable(fields)
-    read = _with_quotes(text, quotable)
     # Columns of their own, because each field asks for them: Spark would compute them each time.
+    read = _with_quotes(text, quotable)
     rows = rows.withColumn(hidden(column, "json"), _read(read, _as(fields, fast=True)))
     rows = rows.withColumn(hidden(column, "whole"), reason)
     is_bad = row.getField(BAD).isNotNull()
@@ -202,11 +205,10 @@ def _may_be_computed(text: Column, row: Column, fields: Fields, quotable: Sequen
             each = at.getField(name)
             match kind.name:
                 case "string":
-                    # Most texts begin with a letter: then two comparisons are enough.
-                    is_number = F.substring(each, 1, _BEGINS).rlike(_BEGINS_SO)
-                    found.append(
-                        (each < "J") & is_number | each.startswith("{") | each.startswith("[")
-                    )
+                    # Most texts begin with a letter, or are long: then comparisons are enough.
+                    may_be = (each < "J") & (F.octet_length(each) <= _LONGEST)
+                    is_number = may_be & each.rlike(_BEGINS_SO)
+                    found.append(each.startswith("{") | each.startswith("[") | is_number)
                 case "array" if kind.parts[0].type == _STRING:
                     found.append(F.concat_ws("\n", each).rlike(_BEGINS_SO))
                 case "struct":
