@@ -67,8 +67,8 @@ MUTANTS = (
     ),
     Mutant(
         "a finished attempt of a skipped chunk is sealed",
-        "attempts.unsealed",
-        "chunk_of(fold, plan, attempt.chunk).standing is Standing.PENDING",
+        "gather_work",
+        "chunks[attempt.chunk].standing is Standing.PENDING",
         "not fold.sent_part(plan.chunks[attempt.chunk], plan.topics)",
         "tests/unit/lake/test_unfinished_plans.py::test_a_finished_attempt_of_a_skipped_chunk",
     ),
@@ -95,12 +95,11 @@ MUTANTS = (
     ),
     Mutant(
         "a sealed chunk of a dead replay is brought to the judge",
-        "attempts.sealed",
-        "candidates = list(_finished(fold, staged))",
-        """candidates = [
-        a for a in _finished(fold, staged)
-        if chunk_of(fold, plan, a.chunk).standing is not Standing.DEAD
-    ]""",
+        "gather_work",
+        "if attempt.chunk < len(chunks) and attempt",
+        """if attempt.chunk < len(chunks)
+        and chunks[attempt.chunk].standing is not Standing.DEAD
+        and attempt""",
         "tests/unit/ingest/test_finished_chunks.py::test_a_replay_that_others_were_quicker_than",
     ),
     Mutant(
@@ -167,8 +166,8 @@ MUTANTS = (
     Mutant(
         "an attempt that is not finished is pending, too",
         "pending_chunks",
-        "for attempt in attempts.staged_files(store)",
-        "for attempt, files in attempts.staged_files(store).items()"
+        "for attempt in open_attempts(fold, attempts.staged_files(store))",
+        "for attempt, files in open_attempts(fold, attempts.staged_files(store)).items()"
         " if attempt.done_path in dict(files)",
         "tests/unit/lake/test_unfinished_plans.py::test_chunks_that_may_still_be_committed",
     ),
@@ -223,9 +222,9 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt of no chunk is not sealed",
-        "attempts.unsealed",
-        "and attempt.chunk < len(plan.chunks)",
-        "",
+        "gather_work",
+        "if attempt.chunk < len(chunks) and attempt",
+        "if attempt",
         "tests/unit/lake/test_unfinished_plans.py::test_chunks_that_may_still_be_committed",
     ),
     Mutant(

@@ -142,8 +142,8 @@ MUTANTS = (
     Mutant(
         "a plan with a kept attempt lives without a leader",
         "_examined",
-        "to_stage = [number for number in chunks if number not in kept.unproven]",
-        "to_stage = chunks",
+        "to_stage = [number for number in found.to_stage if number not in kept.unproven]",
+        "to_stage = found.to_stage",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_partition_without_a_leader_costs_no_finished_attempt_at_the_retry",
     ),

@@ -41,8 +41,9 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.ingest import status
-from tidegate.lake import attempts, decodings, plans
+from tidegate.lake import decodings, plans
 from tidegate.lake.footers import arrow_type
+from tidegate.lake.plan_work import gather_work
 from tidegate.lake.sweeping import sweep
 from tidegate.spark.ingest_job import IngestJob
 from unit.egress import conftest as egress_fixtures
@@ -141,7 +142,7 @@ def test_what_is_refused_is_kept(old: World) -> None:
     assert planned.plan.chunks == ()
     sweep(store, old.ledger, run="sweep", grace=0, abandon_after=0)
     (waits,) = plans.unfinished(store)
-    assert attempts.sealed(store, plans.load(store, waits), old.ledger.fold).keys() == {0}
+    assert gather_work(store, plans.load(store, waits), old.ledger.fold).sealed.keys() == {0}
     assert old.ledger.fold.abandoned == set()
 
 

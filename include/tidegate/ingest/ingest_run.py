@@ -11,7 +11,7 @@ from tidegate.errors import NotSealed, PlanDead, TidegateError
 from tidegate.ingest.planning import plan
 from tidegate.ingest.publish import Published, publish, refuse_incomplete
 from tidegate.ingest.stage import stage
-from tidegate.lake import attempts
+from tidegate.lake.plan_work import gather_work
 from tidegate.runs.run import OpenRun, Run, open_run
 from tidegate.runs.steps import NO_PLAN, EarlyEnd, OnProgress, Planned, StepProgress
 
@@ -80,10 +80,8 @@ def early_end(run: Run) -> EarlyEnd:
     left = {chunk.number for chunk in chunks_to_commit(fold, plan)}
     if not left:
         return EarlyEnd("all that was planned is in the lake", finished=True)
-    listed = attempts.staged_files(store, plan.id)
-    finished = {a.chunk for a in attempts.unsealed(store, plan, fold, listed, opened.manifests)}
-    sealed = attempts.sealed(store, plan, fold, listed, opened.manifests)
-    staged = left & (finished | sealed.keys())
+    work = gather_work(store, plan, fold, known=opened.manifests)
+    staged = left & (work.sealed.keys() | {attempt.chunk for attempt in work.finished})
     return EarlyEnd(
         f"plan {plan.id}: of {counted(chunks, 'chunk')}, {chunks - len(left)} in the lake and "
         f"{len(staged)} staged"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -21,9 +21,9 @@ from tidegate.core.work import Standing
 from tidegate.errors import BrokerError, ConfigurationError, LakeUnavailable, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
-from tidegate.lake import attempts, boundary_files, committing, decodings, placing
-from tidegate.lake.attempts import Attempt, Manifest, Staged
-from tidegate.lake.store_protocol import Store
+from tidegate.lake import boundary_files, committing, decodings, placing
+from tidegate.lake.attempts import Staged
+from tidegate.lake.plan_work import gather_work
 from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
 from tidegate.runs import topics, variables
 from tidegate.runs.replay_id import refuse_another
@@ -157,23 +157,6 @@ def _refuse_another_replay(run: Run, plan: Plan) -> None:
         refuse_another(run, run.asked, plan)
 
 
-def chunks_to_stage(
-    store: Store,
-    fold: Fold,
-    plan: Plan,
-    staged: Staged | None = None,
-    known: MutableMapping[Attempt, Manifest] | None = None,
-) -> list[int]:
-    """Return the chunks that are neither sealed, committed nor covered: they must be staged.
-
-    `staged` are the plan's staged files, if they were just listed. `known` as in
-    `attempts.sealed`.
-    """
-    sealed = attempts.sealed(store, plan, fold, staged, known) if plan.chunks else ()
-    left = (chunk.number for chunk in work.chunks_to_commit(fold, plan))
-    return [number for number in left if number not in sealed]
-
-
 def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) -> Living | str:
     """Return what is left to stage of a plan, or why it can never be carried out.
 
@@ -187,8 +170,8 @@ def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) ->
             if plan.replay is not None:
                 return f"others have replaced {chunk.contested[0]}"
             return f"others have committed {chunk.contested[0]} of its chunk {chunk.number}"
-    chunks = chunks_to_stage(opened.store, fold, plan, staged, opened.manifests)
-    to_stage = [number for number in chunks if number not in kept.unproven]
+    found = gather_work(opened.store, plan, fold, staged, opened.manifests)
+    to_stage = [number for number in found.to_stage if number not in kept.unproven]
     if not to_stage:
         return Living(kept)
     for wrong in decodings.contradictions(opened.store, fold, plan, to_stage).values():

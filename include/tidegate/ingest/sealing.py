@@ -34,6 +34,7 @@ from tidegate.ingest import truncation
 from tidegate.lake import attempts, decodings, plans
 from tidegate.lake.attempts import Attempt, Manifest, Staged
 from tidegate.lake.ledger import Appended
+from tidegate.lake.plan_work import gather_work
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import OpenRun, Run
 
@@ -215,7 +216,7 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
     staged = attempts.staged_files(store, plan.id) if plan.chunks else {}
     outcomes = Outcomes()
     try:
-        found = attempts.unsealed(store, plan, fold, staged, opened.manifests)
+        found = gather_work(store, plan, fold, staged, opened.manifests).finished
         noted = plans.epochs(opened.note(plan)) if found else {}
     except LakeDamaged as error:  # must not stop the run
         logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
@@ -241,8 +242,7 @@ def compared(opened: OpenRun[Run], kept: Kept) -> Kept:
     contradicted = decodings.contradictions(store, fold, plan, pending)
     if not contradicted:
         return kept
-    staged = attempts.staged_files(store, plan.id)
-    sealed = attempts.sealed(store, plan, fold, staged, opened.manifests)
+    sealed = gather_work(store, plan, fold, known=opened.manifests).sealed
     refused = {
         number: decodings.refusal(plan, number, wrong)
         for number, wrong in contradicted.items()

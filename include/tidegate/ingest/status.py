@@ -14,13 +14,14 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import problems
 from tidegate.core.fold import Fold
 from tidegate.core.partition import LeftOut
-from tidegate.core.work import chunks_to_commit, may_be_committed
+from tidegate.core.work import chunks_to_commit
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
 from tidegate.ingest import truncation
 from tidegate.lake import decodings, plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.committed_files import CommittedFile, live_files
 from tidegate.lake.ledger import Ledger, existing, last_entry
+from tidegate.lake.plan_work import open_attempts
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.spec_protocol import IngestSpec
@@ -174,10 +175,9 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
     `sealed` chunks wait for their commit.
     """
     sealed: dict[str, set[int]] = defaultdict(set)
-    for attempt, files in staged_files(store).items():
-        if may_be_committed(fold, attempt):
-            is_sealed = attempt.done_path in dict(files) and store.size(attempt.manifest_path)
-            sealed[attempt.plan_id] |= {attempt.chunk} if is_sealed else set()
+    for attempt, files in open_attempts(fold, staged_files(store)).items():
+        is_sealed = attempt.done_path in dict(files) and store.size(attempt.manifest_path)
+        sealed[attempt.plan_id] |= {attempt.chunk} if is_sealed else set()
     found = []
     for plan_id, chunks in sealed.items():
         try:

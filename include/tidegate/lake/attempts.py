@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -13,11 +13,9 @@ from tidegate.core import accounting, decoding, layout, parquet_settings
 from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Account, Commit, accounts_of
 from tidegate.core.files import LakeFile, final_name
-from tidegate.core.fold import Fold
 from tidegate.core.json_codec import StoredDocument
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
-from tidegate.core.work import Standing, chunk_of, may_be_committed
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.store_protocol import Listed, Store
@@ -176,60 +174,6 @@ def epochs(store: Store, commit: Commit) -> dict[tuple[str, int], int]:
         return {}
 
 
-def sealed(
-    store: Store,
-    plan: Plan,
-    fold: Fold,
-    staged: Staged | None = None,
-    known: MutableMapping[Attempt, Manifest] | None = None,
-) -> dict[int, Manifest]:
-    """Return one manifest for each chunk of a plan that has one and is not committed.
-
-    Those of abandoned attempts, and those whose files are gone, do not count. `staged` is what is
-    staged of the plan, if it was just listed. Manifests in `known` are not read again: they are
-    never changed. What is read is added to it.
-    """
-    staged = staged_files(store, plan.id) if staged is None else staged
-    known = {} if known is None else known
-    candidates = list(_finished(fold, staged))
-    unread = [attempt for attempt in candidates if attempt not in known]
-    read = store.each(lambda attempt: read_manifest(store, attempt), unread)
-    known.update((manifest.attempt, manifest) for manifest in read if manifest)
-    found: dict[int, Manifest] = {}
-    for manifest in (known[attempt] for attempt in candidates if attempt in known):
-        sizes = dict(staged[manifest.attempt])
-        if all(sizes.get(f.path) == f.size for f in manifest.files):
-            found.setdefault(manifest.attempt.chunk, manifest)
-        else:
-            uri = store.uri(manifest.attempt.manifest_path)
-            logger.warning("%s does not count: its files are gone", uri)
-    return found
-
-
-def unsealed(
-    store: Store,
-    plan: Plan,
-    fold: Fold,
-    staged: Staged,
-    known: MutableMapping[Attempt, Manifest] | None = None,
-) -> list[Attempt]:
-    """Return the attempts that Spark has finished, of chunks that have no manifest and can be
-    committed. Each is as good as a new one, once it is checked.
-
-    `staged` and `known` are as in `sealed`.
-    """
-    known = {} if known is None else known
-    chunks = sealed(store, plan, fold, staged, known)
-    return [
-        attempt
-        for attempt in _finished(fold, staged)
-        if attempt not in known
-        and attempt.chunk not in chunks
-        and attempt.chunk < len(plan.chunks)
-        and chunk_of(fold, plan, attempt.chunk).standing is Standing.PENDING
-    ]
-
-
 def staged_files(store: Store, plan_id: str | None = None) -> dict[Attempt, list[Listed]]:
     """List the files that are staged, of one plan or of all, by attempt."""
     staged: dict[Attempt, list[Listed]] = {}
@@ -244,14 +188,6 @@ def delete_files(store: Store, attempt: Attempt) -> None:
     """Delete what is in an attempt's directory. Its manifest is elsewhere."""
     store.delete(*(listed.path for listed in store.objects(attempt.directory)))
     store.prune(attempt.directory)
-
-
-def _finished(fold: Fold, staged: Staged) -> Iterator[Attempt]:
-    """Yield the attempts that Spark has finished and that may be committed."""
-    for attempt, files in staged.items():
-        # The staged files of a committed chunk may have been swept.
-        if may_be_committed(fold, attempt) and attempt.done_path in dict(files):
-            yield attempt
 
 
 def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:

@@ -34,6 +34,7 @@ from tidegate.lake import attempts, decodings
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.placing import finalise_each, unplaced
+from tidegate.lake.plan_work import gather_work
 from tidegate.lake.store_protocol import Listed, Store
 
 logger = logging.getLogger(__name__)
@@ -144,9 +145,9 @@ def publish_sealed(
     failures: list[TidegateError] = []
     all_committed = len(_commits(ledger.fold, plan)) == len(plan.chunks)
     staged = {} if all_committed else attempts.staged_files(store, plan.id)
-    sealed = attempts.sealed(store, plan, ledger.fold, staged, known)
+    sealed = gather_work(store, plan, ledger.fold, staged, known).sealed
     new: list[int] = []
-    for number in sorted(sealed.keys() & set(range(len(plan.chunks)))):
+    for number in sorted(sealed):
         try:
             manifest = sealed[number]
             # Of a single chunk nothing was done since it was listed.

@@ -11,11 +11,12 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
-from tidegate.core.work import Standing, chunk_of, chunks_of, may_be_committed
+from tidegate.core.work import Standing, chunk_of, chunks_of
 from tidegate.errors import LakeDamaged, OtherFormat, TidegateError
 from tidegate.lake import attempts, committing, plans
 from tidegate.lake.attempts import DONE, Staged
 from tidegate.lake.ledger import Ledger
+from tidegate.lake.plan_work import open_attempts
 from tidegate.lake.store_protocol import Store
 
 logger = logging.getLogger(__name__)
@@ -68,9 +69,7 @@ def pending_chunks(store: Store, fold: Fold) -> Iterator[tuple[Plan, int]]:
     That is: it is neither committed nor overlaps what is, and not every attempt is abandoned.
     Replays are excluded: they bring no offsets that the lake did not have.
     """
-    chunks = {
-        attempt[:2] for attempt in attempts.staged_files(store) if may_be_committed(fold, attempt)
-    }
+    chunks = {attempt[:2] for attempt in open_attempts(fold, attempts.staged_files(store))}
     for plan_id, chunk in sorted(chunks):
         try:
             plan = plans.load(store, plan_id)
@@ -90,9 +89,8 @@ def _names_by_chunk(fold: Fold, staged: Staged) -> dict[int, set[str]]:
     Those of abandoned attempts are excluded: they cannot be committed.
     """
     names: dict[int, set[str]] = defaultdict(set)
-    for attempt, files in staged.items():
-        if may_be_committed(fold, attempt):
-            names[attempt.chunk] |= {posixpath.basename(f.path) for f in files}
+    for attempt, files in open_attempts(fold, staged).items():
+        names[attempt.chunk] |= {posixpath.basename(f.path) for f in files}
     return names
 
 

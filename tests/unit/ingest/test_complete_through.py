@@ -18,9 +18,10 @@ from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Dates
 from tidegate.errors import ConfigurationError
-from tidegate.ingest import backfill, planning
+from tidegate.ingest import backfill
 from tidegate.ingest.complete_through import is_complete_through
 from tidegate.lake import committing, plans
+from tidegate.lake.plan_work import gather_work
 from tidegate.lake.store import STORES
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
@@ -64,7 +65,7 @@ def told(run):
     """Plan, stage what is open, publish; return what each topic's event tells."""
     planned = ingest_steps.plan(run).plan
     store = run.store()
-    for chunk in planning.chunks_to_stage(store, run.ledger(store).fold, planned):
+    for chunk in gather_work(store, planned, run.ledger(store).fold).to_stage:
         staged_attempts.seal(store, planned, chunk=chunk)
     published = ingest_steps.publish(run)
     return {t: published.asset_event(t)["complete_through"] for t in run.topics}

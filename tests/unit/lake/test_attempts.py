@@ -26,6 +26,7 @@ from tidegate.errors import AttemptWrong, LakeDamaged, LakeUnavailable, RowsMiss
 from tidegate.ingest import sealing
 from tidegate.lake import attempts
 from tidegate.lake.attempts import HoleProof
+from tidegate.lake.plan_work import gather_work
 from tidegate.lake.store import LocalStore
 from tidegate.runs.run import OpenRun
 
@@ -77,9 +78,9 @@ def test_a_whole_attempt_gets_a_manifest(store):
         ("t", ((1, 0, 4, 5),), True),
     ]
     assert proven.largest == 9
-    assert not attempts.sealed(store, PLAN, Fold())
+    assert not gather_work(store, PLAN, Fold()).sealed
     assert attempts.create(store, proven)
-    read_back = attempts.sealed(store, PLAN, Fold())[0]
+    read_back = gather_work(store, PLAN, Fold()).sealed[0]
     assert (read_back.files, read_back.accounts) == (proven.files, proven.accounts)
     assert canonical.digest(store.get(attempt.manifest_path)) == proven.sha256
 
@@ -120,7 +121,7 @@ def test_the_first_manifest_stands(store):
     assert attempts.create(store, check(store, PLAN, attempt))
     other = check(store, PLAN, attempt, versions={"tidegate": "another"})
     assert not attempts.create(store, other)
-    assert attempts.sealed(store, PLAN, Fold())[0].versions == {"tidegate": "test"}
+    assert gather_work(store, PLAN, Fold()).sealed[0].versions == {"tidegate": "test"}
 
 
 class Unsure(LocalStore):
@@ -150,7 +151,7 @@ def test_a_manifest_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
     sealing.seal(opened, PLAN, [attempt], {}, outcomes)
     assert isinstance(outcomes.unknown[attempt], LakeUnavailable)
     sealing.delete_unfinished(opened, attempt)
-    assert list(attempts.sealed(store, PLAN, Fold())) == [0]
+    assert list(gather_work(store, PLAN, Fold()).sealed) == [0]
     sealing.seal(opened, PLAN, [attempt], {}, outcomes)
     assert outcomes == sealing.Outcomes(sealed=[0])
 
@@ -284,7 +285,7 @@ def test_a_visible_record_in_a_hole_fails_the_attempt(store):
     attempt = stage(store, PLAN, files={("t", 0): [[10, 11, *range(13, 20)]], ("t", 1): [range(5)]})
     with pytest.raises(RowsMissing):
         check(store, PLAN, attempt, probe=probe)
-    assert not attempts.sealed(store, PLAN, Fold())
+    assert not gather_work(store, PLAN, Fold()).sealed
 
 
 def test_holes_below_a_moved_log_start_are_unprovable(store):
@@ -322,9 +323,9 @@ def test_an_abandoned_attempt_does_not_count(store):
     staged_attempts.seal(store, PLAN, "a")
     staged_attempts.seal(store, PLAN, "b")
     fold = Fold()
-    assert attempts.sealed(store, PLAN, fold)[0].attempt.name == "a"
+    assert gather_work(store, PLAN, fold).sealed[0].attempt.name == "a"
     fold.apply(Abandon(PLAN.id, 0, "a"), "digest")
-    assert attempts.sealed(store, PLAN, fold)[0].attempt.name == "b"
+    assert gather_work(store, PLAN, fold).sealed[0].attempt.name == "b"
 
 
 @pytest.mark.parametrize("how", [os.unlink, lambda path: os.truncate(path, 10)])
@@ -333,7 +334,7 @@ def test_a_manifest_whose_files_are_gone_does_not_count(store, how):
     sealed = staged_attempts.seal(store, PLAN, "a")
     staged_attempts.seal(store, PLAN, "b")
     how(store.native(sealed.files[0].path))
-    assert attempts.sealed(store, PLAN, Fold())[0].attempt.name == "b"
+    assert gather_work(store, PLAN, Fold()).sealed[0].attempt.name == "b"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2, "files": 3}', "\0"])
@@ -342,7 +343,7 @@ def test_a_manifest_that_makes_no_sense_is_named(store, text):
     attempt = stage(store, PLAN)
     store.create(attempt.manifest_path, text.encode())
     with pytest.raises(LakeDamaged, match=attempt.manifest_path):
-        attempts.sealed(store, PLAN, Fold())
+        gather_work(store, PLAN, Fold())
 
 
 def test_the_check_imports_no_pandas(store):

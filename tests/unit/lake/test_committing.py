@@ -16,6 +16,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptAbandoned, LakeDamaged, LakeReadOnly, LakeUnavailable
 from tidegate.lake import attempts, committed_files, committing, placing, plans, unfinished_plans
 from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.plan_work import gather_work
 from tidegate.lake.store import LocalStore
 
 PLAN = plan_of(
@@ -105,7 +106,7 @@ def test_a_manifest_that_is_known_is_not_read_again(store, monkeypatch):
     """A single chunk is listed once."""
     staged_attempts.seal(store, PLAN, chunk=0)
     ledger, known = ledger_of(store), {}
-    attempts.sealed(store, PLAN, ledger.fold, known=known)
+    gather_work(store, PLAN, ledger.fold, known=known)
     (manifest,) = known.values()
     assert manifest == attempts.read_manifest(store, manifest.attempt)
     counted = store_requests.count(monkeypatch)
@@ -358,7 +359,7 @@ def test_what_others_have_committed_is_not_committed_again(store):
     assert publish(store, inside) == {}
     assert publish(store, across) == {}
     ledger = ledger_of(store)
-    seals = {p.id: attempts.sealed(store, p, ledger.fold)[0] for p in (inside, across)}
+    seals = {p.id: gather_work(store, p, ledger.fold).sealed[0] for p in (inside, across)}
     covered_by = committing.commit(store, ledger, inside, seals[inside.id], run="run")
     assert covered_by == CoveredBy((3,))
     partly = committing.commit(store, ledger, across, seals[across.id], run="run")

@@ -20,6 +20,7 @@ from tidegate.errors import LakeDamaged
 from tidegate.lake import attempts, committing, placing, plans
 from tidegate.lake.committed_files import live_files
 from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.plan_work import gather_work
 from tidegate.lake.store import LocalStore
 from tidegate.lake.sweeping import ABANDON_AFTER, GRACE, sweep
 from tidegate.maintenance.repair import repair
@@ -438,11 +439,8 @@ def living_seals(store, made):
     return {
         (plan.id, number)
         for plan in made
-        for staged in [attempts.staged_files(store, plan.id)]
-        for number in [
-            *attempts.sealed(store, plan, fold, staged),
-            *(each.chunk for each in attempts.unsealed(store, plan, fold, staged)),
-        ]
+        for work in [gather_work(store, plan, fold)]
+        for number in [*work.sealed, *(each.chunk for each in work.finished)]
         if not fold.covered_part(plan.chunks[number], plan.topics)
     }
 
