@@ -20,13 +20,14 @@ BUDGETS = {
     "modules of the heart that load tenacity": 0,
     "modules of the heart that load yaml": 0,
     "modules whose name another has": 14,
-    "public names defined twice or more": 109,
+    "public names defined twice or more": 108,
     "reads of documents by string keys": 797,
     "modules under 50 lines": 75,
     "private names that tests replace": 6,  # of Airflow, PySpark and rich
-    "functions that read the fold for themselves": 7,  # three list claims, two sweep
+    "functions that read the fold for themselves": 5,  # three list claims, two sweep
+    "functions that decide by what is staged": 7,
     "sentences that tests quote": 454,
-    "semicolons per 10,000 words": 32.2,
+    "semicolons per 10,000 words": 32.1,
     "there is none per 10,000 words": 1.8,
     "of which per 10,000 words": 4.8,
 }

@@ -31,6 +31,16 @@ TURNS = {"semicolons": ";", "there is none": "there is none", "of which": "of wh
 DECIDING = ("core/work.py", "core/judge.py", "core/fold.py", "core/checkpoint.py", "lake/audit.py")
 """Modules that derive how work stands, so that others ask them."""
 _FOLDED = tuple(f"fold.{name}" for name in ("committed", "abandoned", "claims", "released"))
+_STAGED = {"done_path", "manifest_path", "read_done", "read_manifest"}
+AT_THE_ACT = {
+    "lake/attempts.py": {"read_manifest", "read_done", "create"},
+    "lake/committing.py": {"commit_entry"},
+    "lake/deliveries.py": {"read", "create"},
+    "lake/sweeping.py": {"_remove"},
+    "ingest/sealing.py": {"seal", "_give_up", "delete_unfinished"},
+    "ingest/stage.py": {"_sealing", "is_finished"},
+}
+"""Functions that read or write the record of an attempt where they act on it, by module."""
 SHORT = 50
 """Lines below which a module is short."""
 HEART = ("core/", "ingest/", "egress/", "runs/")
@@ -170,6 +180,22 @@ def readers_of_the_fold() -> list[str]:
     return found
 
 
+def readers_of_staging() -> list[str]:
+    """Return the functions that decide by the record of an attempt, or by its manifest."""
+    found = []
+    for path, tree in modules().items():
+        for node in ast.walk(tree) if path not in DECIDING else ():
+            if isinstance(node, ast.FunctionDef) and node.name not in _STAGED:
+                names = {
+                    each.attr if isinstance(each, ast.Attribute) else each.id
+                    for each in ast.walk(node)
+                    if isinstance(each, ast.Attribute | ast.Name)
+                }
+                read = sorted(names & _STAGED) if node.name not in AT_THE_ACT.get(path, ()) else ()
+                found += [f"{path} {node.name}: {', '.join(read)}"] if read else []
+    return found
+
+
 def quoted_sentences() -> list[str]:
     """Return where tests compare a message by six of its words or more, as `file:line`."""
     found = []
@@ -221,6 +247,7 @@ def places(measure: str) -> list[str]:
         "public names defined twice or more": public_names_defined_twice,
         "private names that tests replace": private_names_replaced,
         "functions that read the fold for themselves": readers_of_the_fold,
+        "functions that decide by what is staged": readers_of_staging,
         "sentences that tests quote": quoted_sentences,
         f"modules under {SHORT} lines": lambda: [p for p, n in lines().items() if n < SHORT],
     }.get(measure, list)()
@@ -239,6 +266,7 @@ def all_of_them() -> dict[str, float]:
         f"modules under {SHORT} lines": sum(n < SHORT for n in sizes.values()),
         "private names that tests replace": len(private_names_replaced()),
         "functions that read the fold for themselves": len(readers_of_the_fold()),
+        "functions that decide by what is staged": len(readers_of_staging()),
         "sentences that tests quote": len(quoted_sentences()),
         **{f"{name} per 10,000 words": n for name, n in turns().items()},
     }

@@ -73,6 +73,12 @@ def chunks_to_commit(fold: Fold, plan: Plan) -> list[PlannedChunk]:
     return [chunk for chunk in chunks_of(fold, plan) if not chunk.is_done]
 
 
+def commits_of(fold: Fold, plan: Plan) -> dict[int, int]:
+    """Return the numbers of the commits that a plan has made, by chunk."""
+    found = ((number, fold.committed.get((plan.id, number))) for number in range(len(plan.chunks)))
+    return {number: n for number, n in found if n is not None}
+
+
 def may_be_committed(fold: Fold, attempt: tuple[str, int, str]) -> bool:
     """Return whether an attempt may still be committed: no attempt of its chunk is, and it is not
     abandoned.

@@ -14,7 +14,7 @@ from tidegate.core.offsets import Window
 from tidegate.core.partition import with_fix
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
-from tidegate.core.work import chunks_to_commit
+from tidegate.core.work import chunks_to_commit, commits_of
 from tidegate.ingest import drafting, file_size
 from tidegate.runs import topics as subscription
 from tidegate.runs.client_options import explained
@@ -40,7 +40,7 @@ def explain(opened: OpenRun[Run]) -> dict[str, Any]:
         refuse_another(opened.run, opened.run.asked, current.plan)
     done = None
     if current and not chunks_to_commit(fold, current.plan):
-        done = [n for (plan_id, _), n in fold.committed.items() if plan_id == current.plan.id]
+        done = [*commits_of(fold, current.plan).values()]
     run = subscription.with_topics(opened.run, fold)
     seen = drafting.surveyed(run)
     draft = drafting.draft(run, store, fold, seen)

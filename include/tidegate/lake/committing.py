@@ -11,7 +11,6 @@ from tidegate import faults
 from tidegate.core import decoding
 from tidegate.core.entries import Account, Commit, Decoded, Reference
 from tidegate.core.files import LakeFile
-from tidegate.core.fold import Fold
 from tidegate.core.judge import (
     Accepted,
     Adopt,
@@ -23,6 +22,7 @@ from tidegate.core.judge import (
     judge,
 )
 from tidegate.core.plan import Plan
+from tidegate.core.work import commits_of
 from tidegate.errors import (
     AttemptAbandoned,
     IdentityChanged,
@@ -143,7 +143,7 @@ def publish_sealed(
     `known` are manifests that the caller has; those that are read are added to it.
     """
     failures: list[TidegateError] = []
-    all_committed = len(_commits(ledger.fold, plan)) == len(plan.chunks)
+    all_committed = len(commits_of(ledger.fold, plan)) == len(plan.chunks)
     staged = {} if all_committed else attempts.staged_files(store, plan.id)
     sealed = gather_work(store, plan, ledger.fold, staged, known).sealed
     new: list[int] = []
@@ -161,7 +161,7 @@ def publish_sealed(
             new += [] if n is None else [n]
     for other in failures[1:]:
         logger.error("plan %s: %s", plan.id, other)
-    commits = _commits(ledger.fold, plan)
+    commits = commits_of(ledger.fold, plan)
     # The new commits cannot be in place yet: no listing for them.
     waiting = [*unplaced(store, ledger.fold, among=set(commits.values()).difference(new)), *new]
 
@@ -173,12 +173,6 @@ def publish_sealed(
     if failures:
         raise failures[0]
     return commits
-
-
-def _commits(fold: Fold, plan: Plan) -> dict[int, int]:
-    """Return the commits of a plan by chunk."""
-    found = ((number, fold.committed.get((plan.id, number))) for number in range(len(plan.chunks)))
-    return {number: n for number, n in found if n is not None}
 
 
 def append_commit(
