@@ -44,7 +44,7 @@ def files(pipeline: Pipeline) -> list[CommittedFile]:
     Kafka nor a data file is read. ConfigurationError for an egress, a wrong file or a lake without
     a ledger, LakeUnavailable for a store that does not answer.
     """
-    from tidegate.ingest.status import files as committed
+    from tidegate.ingest.status import lake_files as committed
 
     spec = _ingest(pipeline)
     return committed(spec, flows.store(spec))
@@ -75,7 +75,7 @@ def status(pipeline: Pipeline, kafka: Mapping[str, Any] | None = None) -> dict[s
     does not answer is no error: `broker` says why, and its numbers are None. Writes nothing.
     """
     spec = _spec(pipeline)
-    return flows.of(spec).status(spec, lambda _: _kafka(spec, kafka))
+    return flows.flow_of(spec).status(spec, lambda _: _kafka(spec, kafka))
 
 
 def plan(
@@ -100,7 +100,7 @@ def plan(
     LakeUnavailable may be retried.
     """
     this = _run(_spec(pipeline), run_id, kafka, max_records, max_chunks, resend=resend)
-    planned = flows.of(this.spec).plan(this, replan=replan)
+    planned = flows.flow_of(this.spec).plan(this, replan=replan)
     frozen: Plan = planned.plan
     return frozen
 
@@ -131,14 +131,16 @@ def run(
     spec = _spec(pipeline)
     this = _run(spec, run_id, kafka, max_records, max_chunks, resend=resend)
     if master:
-        spark = spark_connection.parse("master", master, {}, spec.spark.place)
+        spark = spark_connection.parse_connection("master", master, {}, spec.spark.place)
     else:
         spark = command_connections.spark(spec)
 
     def submit(application: Submission) -> None:
         spark_submit.submit(application, master=spark.master, log=log)
 
-    report: Mapping[str, Any] = flows.of(spec).run_all(this, spark, submit, replan=replan).report
+    report: Mapping[str, Any] = (
+        flows.flow_of(spec).run_all(this, spark, submit, replan=replan).report
+    )
     return report
 
 
@@ -151,7 +153,9 @@ def _run(
     *,
     resend: bool,
 ) -> Any:
-    options = flows.options(spec, max_records=max_records, max_chunks=max_chunks, resend=resend)
+    options = flows.given_options(
+        spec, max_records=max_records, max_chunks=max_chunks, resend=resend
+    )
     return flows.new_run(spec, _kafka(spec, kafka), run_id, **options)
 
 
@@ -164,7 +168,7 @@ def _kafka(spec: Spec, extra: Mapping[str, Any] | None) -> KafkaCluster:
 def _spec(pipeline: Pipeline) -> Spec:
     if isinstance(pipeline, str):
         return pipeline_files.load_named(pipeline)
-    return pipeline_files.load(pipeline) if isinstance(pipeline, Path) else pipeline
+    return pipeline_files.load_spec(pipeline) if isinstance(pipeline, Path) else pipeline
 
 
 def _ingest(pipeline: Pipeline) -> Ingest:

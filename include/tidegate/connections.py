@@ -141,7 +141,7 @@ def refuse_wrong_kafka(spec: Spec) -> None:
     with naming_pipeline(spec):
         if found := from_environment(spec.kafka):
             extra = client_settings.checked(spec.kafka, _kafka_extra(spec.kafka, found), here=False)
-            token = delegation_token.of(spec.kafka, extra)
+            token = delegation_token.token_of(spec.kafka, extra)
             conf = spec.spark.settings
             if wrong := token_settings.complaints([token] if token else [], conf, here=False):
                 listed = "\n".join(f"  - {each}" for each in wrong)
@@ -180,7 +180,7 @@ def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
     if spark.home and spec.kind == "egress" and (found := spec.source.file_format):
         columns = [*spec.expressions.values(), spec.expressions.get("value") or found.value]
         is_typed = found.needs_whole_spark(spec.source.columns)
-        if why := spark_lines.complaint(spark.line, columns, is_typed=is_typed):
+        if why := spark_lines.version_complaint(spark.line, columns, is_typed=is_typed):
             raise ConfigurationError(why)
 
 
@@ -207,7 +207,7 @@ def of_spark(
     is_whole = conn_type == "spark" and ("://" in host or not port)
     master = host if is_whole else f"{conn_type}://{host}"
     master = f"{master}:{port}" if port else master
-    return spark_connection.parse(connection_id, master, connection.extra, place)
+    return spark_connection.parse_connection(connection_id, master, connection.extra, place)
 
 
 def _from_json(text: str) -> Connection:

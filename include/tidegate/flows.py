@@ -212,7 +212,7 @@ EGRESS = Flow(
 FLOWS = {flow.kind: flow for flow in (INGEST, EGRESS)}
 
 
-def of(spec: Spec) -> Flow:
+def flow_of(spec: Spec) -> Flow:
     """Return the functions of a pipeline's kind."""
     return FLOWS[spec.kind]
 
@@ -235,7 +235,7 @@ def new_run(
         raise ConfigurationError(f"pipeline {spec.name!r}: the run id is empty")
     now = datetime.now(UTC)
     run_id = run_id or f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
-    run: Run | EgressRun = of(spec).new_run(
+    run: Run | EgressRun = flow_of(spec).new_run(
         spec,
         of_run(kafka, spec, "run", run_id, secrets.token_hex(4)),
         dag_id=dag_id or f"tidegate__{spec.name}",
@@ -251,7 +251,7 @@ def topics(spec: Spec) -> tuple[str, ...]:
     return spec.topics if spec.kind == "ingest" else spec.target.names
 
 
-def options(spec: Spec, **given: Any) -> dict[str, Any]:
+def given_options(spec: Spec, **given: Any) -> dict[str, Any]:
     """Return the options of a run that were given.
 
     ConfigurationError for the other kind's, and for a limit that is no whole number above 0.

@@ -29,11 +29,11 @@ import sys
 from tidegate import errors
 from tidegate.launch import jars
 try:
-    [jars.{}(name) for name in jars.names()]
+    [jars.{}(name) for name in jars.lock_names()]
 except errors.TidegateError as error:
     sys.exit(str(error))
 """
-"""What `.venv` runs with `paths` or `ensure`. Fails with one line if a jar is missing."""
+"""What `.venv` runs with `lock_paths` or `ensure`. Fails with one line if a jar is missing."""
 
 # The build backend of those packages that come as source: they are built without isolation.
 _BACKEND = ("setuptools", "wheel", "packaging")
@@ -113,7 +113,7 @@ class Venv:
     def has_jars(self) -> bool:
         """Say whether all jars are there. They were checked when they were fetched."""
         try:
-            return self._run_jars("paths").returncode == 0
+            return self._run_jars("lock_paths").returncode == 0
         except OSError:  # the Python that .venv was made with is gone: it is made again
             return False
 

@@ -174,7 +174,7 @@ def count_rows(this: Demo) -> tuple[int, int, list[tuple[str, int, float]]]:
         os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the server's
         os.environ.update(server.environment)
     environ = {**os.environ, "TIDEGATE_LAKE": this.stack.lake}
-    spec = pipeline_files.load(pipeline_files.directory() / "flights.yaml", environ)
+    spec = pipeline_files.load_spec(pipeline_files.directory() / "flights.yaml", environ)
     with api.open_lake(spec).duckdb() as db:
         counted = db.execute(
             'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM flights'

@@ -209,9 +209,9 @@ def _format(home: Path, node: _Node) -> None:
 
 
 def _java(home: Path, main: str, *arguments: str) -> list[str]:
-    class_path = ":".join(map(str, jars.paths(jars.OF_THE_BROKER)))
+    class_path = ":".join(map(str, jars.lock_paths(jars.OF_THE_BROKER)))
     logging = f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}"
-    return [str(jars.java()), *_JVM, logging, "-cp", class_path, main, *arguments]
+    return [str(jars.find_java()), *_JVM, logging, "-cp", class_path, main, *arguments]
 
 
 def _answers(broker: Broker) -> bool:

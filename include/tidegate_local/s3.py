@@ -61,7 +61,7 @@ class Server:
 
     def client(self) -> Any:
         """Return botocore's client of this server."""
-        return s3_settings.client(
+        return s3_settings.s3_client(
             s3_settings.Location(self.endpoint, REGION, path_style=True),
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,

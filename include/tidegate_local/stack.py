@@ -108,7 +108,7 @@ def up(
             stack, started, since = _start_airflow(home, stack, dags, server, say)
             anything = broker.result() or bool(started)
         if expected is None:
-            expected = [f"tidegate__{name}" for name in pipeline_files.names()]
+            expected = [f"tidegate__{name}" for name in pipeline_files.pipeline_names()]
         health.wait(stack.api(home), home, started=started, since=since, expected=expected)
     seconds = f"{time.monotonic() - began:.1f} s"
     say(
@@ -177,9 +177,9 @@ def status(home: Path) -> dict[str, Any]:
 
 def _check_prerequisites(home: Path) -> None:
     """Raise for a missing Java, missing jars and a full disk before anything starts."""
-    jars.java()
-    for lock in jars.names():
-        jars.paths(lock)
+    jars.find_java()
+    for lock in jars.lock_names():
+        jars.lock_paths(lock)
     if (free := shutil.disk_usage(home).free) < _MIN_FREE:
         raise NoSpace(f"{home}: {free >> 20} MB are free, {_MIN_FREE >> 20} are needed", free=free)
 

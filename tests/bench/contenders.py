@@ -121,7 +121,7 @@ def _run_python(script: Path, *args: str | Path) -> None:
 
 
 def _submit(script: str, *args: str | Path) -> None:
-    connector = ",".join(map(str, jars.paths("spark-kafka")))
+    connector = ",".join(map(str, jars.lock_paths("spark-kafka")))
     run(
         [BIN / "spark-submit", "--jars", connector, HERE / script, *args],
         PYSPARK_PYTHON=sys.executable,  # else Spark takes the first python3 of the PATH

@@ -105,5 +105,7 @@ def _cpu() -> float:
 
 
 def _java_version() -> str:
-    told = subprocess.run([jars.java(), "-version"], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [jars.find_java(), "-version"], capture_output=True, text=True, check=True
+    )
     return told.stderr.splitlines()[0]

@@ -292,7 +292,9 @@ def test_doctor(tidegate, monkeypatch):
         check.warning("disk", "low", "free some"),
         check.failure("clock", "off", "set it"),
     ]
-    monkeypatch.setattr(machine, "checks", lambda: [check.Check("all", lambda: iter(lines))])
+    monkeypatch.setattr(
+        machine, "machine_checks", lambda: [check.Check("all", lambda: iter(lines))]
+    )
     monkeypatch.setattr(
         pipeline_checks,
         "checks",

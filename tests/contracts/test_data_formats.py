@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from tidegate.core.decoding import Decoder
-from tidegate.core.schema import SchemaError, parse
+from tidegate.core.schema import SchemaError, parse_columns
 from tidegate.errors import OtherFormat
 from tidegate.spark import formats
 from tidegate.spark.format_protocol import FileFormat, RecordFormat
@@ -75,7 +75,7 @@ def test_the_lists_load_no_spark() -> None:
 def test_a_decoder_knows_its_columns_alone(records: RecordFormatBase) -> None:
     """A plan holds all of it: a retry decodes alike, and readers need no format."""
     decoder = records.decoder(FIT[records.name], "v_")
-    assert parse(decoder.schema) == records.fields(FIT[records.name]) == decoder.fields
+    assert parse_columns(decoder.schema) == records.fields(FIT[records.name]) == decoder.fields
     assert Decoder.from_json(decoder.to_json()) == decoder
     assert [field.name[:2] for field in decoder.columns] == ["v_"] * len(decoder.fields)
 

@@ -60,14 +60,14 @@ def variant(
     """Return what makes an engine whose application does this."""
     store, calls = LocalStore(tmp_path / "lake/p"), list[Submission]()
     keys: list[bytes] = []
-    write = hadoop_credentials.write
+    write = hadoop_credentials.write_credentials
 
     def keep(path: Path, name: str, key: bytes) -> None:
         keys.append(key)
         write(path, name, key)
 
-    monkeypatch.setattr(hadoop_credentials, "write", keep)
-    monkeypatch.setattr(application_state, "kill", lambda *_: [])
+    monkeypatch.setattr(hadoop_credentials, "write_credentials", keep)
+    monkeypatch.setattr(application_state, "kill_applications", lambda *_: [])
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def in_a_child(do: Do) -> Callable[[Submission], None]:

@@ -37,7 +37,7 @@ from tidegate.lake.attempts import Manifest
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import Run, replay_key
 
 PLAN_BYTES = (
@@ -126,7 +126,7 @@ def test_run_key():
         "4eb7f0fb26825dae1f8ceebed267aff2ca35f6019d6e058b47f5f68b76674e48"
     )
     run = Run(
-        parse({"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": "/lake"}),
+        parse_spec({"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": "/lake"}),
         KafkaCluster("kafka_default", {"bootstrap.servers": "localhost:9092"}),
         "tidegate__flights",
         "manual__1",
@@ -138,7 +138,7 @@ def test_run_key():
 
 def test_frozen_run(store):
     """Plan, pointer, note and marker, under their names."""
-    plans.freeze(store, "key", PLAN, 1, note={"format": 2, "at": "2024-05-01T10:00:00+00:00"})
+    plans.freeze_plan(store, "key", PLAN, 1, note={"format": 2, "at": "2024-05-01T10:00:00+00:00"})
     found = {each.path: store.get(each.path) for each in store.objects("")}
     assert found == {
         f"_tidegate/plans/{PLAN_SHA[:16]}.json": PLAN_BYTES,
@@ -153,7 +153,7 @@ def test_frozen_run(store):
 def test_boundary(store):
     """Where a moment cuts a topic, under the topic's id and the moment."""
     made = Boundary("flights", FLIGHTS_ID, 1_773_446_400_000, {0: 120, 11: 95})
-    assert boundary_files.freeze(store, made)
+    assert boundary_files.freeze_boundary(store, made)
     name = f"_tidegate/boundaries/{FLIGHTS_ID}/001773446400000.json"
     assert store.get(name) == (
         b'{"format":2,"partitions":{"0":120,"11":95},"timestamp":1773446400000,'
@@ -163,7 +163,7 @@ def test_boundary(store):
     earlier = boundary_files.neighbours(store, FLIGHTS_ID, made.moment - 1)
     assert (earlier.frozen, earlier.below, earlier.above) == (None, None, made)
     assert clamped({0: 121, 12: 4}, earlier.below, earlier.above) == {0: 120, 12: 0}
-    assert not boundary_files.freeze(store, replace(made, offsets={0: 1}))
+    assert not boundary_files.freeze_boundary(store, replace(made, offsets={0: 1}))
 
 
 def test_unsafe_store(store, monkeypatch):
@@ -372,7 +372,7 @@ def test_manifest(store):
         path = Path(store.native(f.path))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    attempts.create(store, MANIFEST)
+    attempts.create_manifest(store, MANIFEST)
     where = "_tidegate/manifests/0123456789abcdef-1-feedfeedfeedfeed.json"
     assert store.get(where) == canonical.encode(MANIFEST_JSON)
 
@@ -389,5 +389,5 @@ def test_delivery(store):
     end = b'"versions":{"spark":"4"}}'
     assert sent.encoded == start + end
     assert Delivery.from_json(sent.to_json()) == sent
-    deliveries.create(store, sent)
+    deliveries.create_delivery(store, sent)
     assert store.get(f"_tidegate/manifests/{PLAN.id}-0-0a.json") == sent.encoded

@@ -11,7 +11,7 @@ import pytest
 from support.golden import Golden
 from tidegate.cli import main
 from tidegate.pipelines import pipeline_files
-from tidegate.pipelines.editor_schema import schema
+from tidegate.pipelines.editor_schema import editor_schema
 from tidegate.pipelines.spec import Egress, Ingest
 
 Tidegate = Callable[..., tuple[int, str, str]]
@@ -53,9 +53,9 @@ def test_a_first_pipeline(tidegate: Tidegate, golden: Golden) -> None:
     text = Path("pipelines/orders.yaml").read_text()
     assert text.startswith("# yaml-language-server: $schema=pipeline.schema.json\n")
     assert max(map(len, text.splitlines())) <= 100
-    spec = pipeline_files.load(Path("pipelines/orders.yaml"), {"TIDEGATE_LAKE": "/lake"})
+    spec = pipeline_files.load_spec(Path("pipelines/orders.yaml"), {"TIDEGATE_LAKE": "/lake"})
     assert spec == Ingest(name="orders", kind="ingest", topics=("orders",), lake="/lake")
-    assert json.loads(Path("pipelines/pipeline.schema.json").read_text()) == schema()
+    assert json.loads(Path("pipelines/pipeline.schema.json").read_text()) == editor_schema()
     code, out, _ = tidegate("validate")
     assert (code, out.splitlines()[0]) == (0, "pipelines/orders.yaml: valid")
 
@@ -78,7 +78,7 @@ def test_other_answers(tidegate: Tidegate, args: tuple[str, ...], expected: dict
     """As they are given, whatever YAML would make of them."""
     assert tidegate(*args)[0] == 0
     (file,) = Path("pipelines").glob("*.yaml")
-    spec = pipeline_files.load(file, {"TIDEGATE_LAKE": "/lake"})
+    spec = pipeline_files.load_spec(file, {"TIDEGATE_LAKE": "/lake"})
     for path, value in expected.items():
         found: object = spec
         for key in path.split("."):
@@ -93,7 +93,7 @@ def test_the_comments_are_keys_too(tidegate: Tidegate, args: tuple[str, ...]) ->
     (file,) = Path("pipelines").glob("*.yaml")
     text, given = re.subn(r"(?m)^( *)# (\w+: .*)$", r"\1\2", _without_prose(file.read_text()))
     file.write_text(text)
-    spec = pipeline_files.load(file, {"TIDEGATE_LAKE": "/lake"})
+    spec = pipeline_files.load_spec(file, {"TIDEGATE_LAKE": "/lake"})
     assert given >= 5
     assert isinstance(spec, Egress) or spec.schedule == "*/10 * * * *"
 
@@ -160,7 +160,7 @@ def test_questions_on_a_terminal(tidegate: Tidegate) -> None:
     assert (code, "wrote pipelines/orders.yaml\n" in out) == (0, True)
     for question in ("Name of the pipeline:", "Kind (ingest, egress) [ingest]:", "Topics, with"):
         assert question in err
-    spec = pipeline_files.load(Path("pipelines/orders.yaml"), {})
+    spec = pipeline_files.load_spec(Path("pipelines/orders.yaml"), {})
     assert spec == Ingest(name="orders", kind="ingest", topics=("orders", "refunds"), lake="/lake")
 
 
@@ -169,7 +169,7 @@ def test_questions_about_an_egress(tidegate: Tidegate) -> None:
     typed = "out\nboth\negress\nt\n/in\njson\n/lake\nkafka_b\n"
     code, _, err = tidegate("init", typed=typed)
     assert code == 0, err
-    spec = pipeline_files.load(Path("pipelines/out.yaml"), {})
+    spec = pipeline_files.load_spec(Path("pipelines/out.yaml"), {})
     assert isinstance(spec, Egress)
     assert (spec.source.path, spec.source.format, spec.kafka) == ("/in", "json", "kafka_b")
 
@@ -186,7 +186,7 @@ def test_columns_are_proposed_for_json(tidegate: Tidegate, tmp_path: Path) -> No
         "# For expressions that name keys of JSON; by the first lines of the files:\n"
         f"# source: {{columns: 'id BIGINT, name STRING', format: json, path: {source}}}\n"
     ) in text
-    assert isinstance(pipeline_files.load(Path("pipelines/out.yaml"), {}), Egress)
+    assert isinstance(pipeline_files.load_spec(Path("pipelines/out.yaml"), {}), Egress)
 
 
 def test_a_terminal_is_not_asked_for_what_options_say(tidegate: Tidegate) -> None:
@@ -214,13 +214,13 @@ def test_a_terminal_is_asked_for_what_an_egress_lacks(tidegate: Tidegate) -> Non
     args = ("init", "--name", "out", "--topic", "t", "--source", "/in")
     code, _, err = tidegate(*args, typed="csv\n\n\n")
     assert (code, "Kind (" in err) == (0, False)
-    spec = pipeline_files.load(Path("pipelines/out.yaml"), {"TIDEGATE_LAKE": "/lake"})
+    spec = pipeline_files.load_spec(Path("pipelines/out.yaml"), {"TIDEGATE_LAKE": "/lake"})
     assert isinstance(spec, Egress)
     assert (spec.source.path, spec.source.format) == ("/in", "csv")
 
 
 def test_the_schema(tidegate: Tidegate, golden: Golden) -> None:
     code, out, err = tidegate("schema")
-    assert (code, json.loads(out), err) == (0, schema(), "")
+    assert (code, json.loads(out), err) == (0, editor_schema(), "")
     golden("schema", tidegate("schema", "--output", "s.json"))
-    assert json.loads(Path("s.json").read_text()) == schema()
+    assert json.loads(Path("s.json").read_text()) == editor_schema()

@@ -29,7 +29,7 @@ from tidegate.ingest import drafting, explain, status, topic_coverage
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import STORES, LocalStore
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import Run, open_run
 
 
@@ -49,7 +49,7 @@ def spec(tmp_path, store):
     reference = Reference(path, MANIFEST.sha256)
     book.append(Commit(**{**vars(COMMIT), "manifest": reference}), run="a")
     form = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": str(tmp_path)}
-    return parse(form)
+    return parse_spec(form)
 
 
 @pytest.mark.parametrize("placed", [False, True])
@@ -66,7 +66,7 @@ def test_files_json(spec, store, tmp_path, placed):
             f"{data}/0.parquet",
             f"{data}/1.parquet",
         ]
-    assert status.files(spec, flows.store(spec)) == [
+    assert status.lake_files(spec, flows.store(spec)) == [
         {
             "uri": uris[0],
             "path": unquote(uris[0].removeprefix("file://")),
@@ -119,7 +119,7 @@ def test_status_json(spec, store, monkeypatch):
     seen = Survey(CLUSTER, identities, {"flights": marks})
     answer(monkeypatch, survey=lambda *_: seen)
     note = {"run": "r", "at": "2024-05-01T10:00:00+00:00"}
-    plans.freeze(store, "key", PLAN, 1, note=note)
+    plans.freeze_plan(store, "key", PLAN, 1, note=note)
     store.create(f"_tidegate/staging/{PLAN.id}/0/a/_done.json", b"")
     store.create(f"_tidegate/manifests/{PLAN.id}-0-a.json", b"{}")
     store.create(f"_tidegate/staging/{PLAN.id}/1/b/topic=flights/x.parquet", b"")
@@ -357,9 +357,9 @@ def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
         "includeHeaders": False, "minPartitions": 4, "fetch.message.max.bytes": 7,
         "kafka.group.id": "g",
     }  # fmt: skip
-    given = parse({**json.loads(spec.model_dump_json(include={"name", "kind", "topics", "lake"})),
-                   "options": options,
-                   "spark": {"conf": {"spark.executorEnv.APP_PIN": "hunter2"}}})  # fmt: skip
+    form = json.loads(spec.model_dump_json(include={"name", "kind", "topics", "lake"}))
+    conf = {"spark.executorEnv.APP_PIN": "hunter2"}
+    given = parse_spec({**form, "options": options, "spark": {"conf": conf}})
     extra = {**KAFKA.extra, "request.timeout.ms": "9000", "group.id": "ignored"}
     kafka = KafkaCluster("kafka_default", extra)
     run = Run(given, kafka, "tidegate__flights", "r", date(2024, 5, 1), **HERE)
@@ -388,7 +388,7 @@ def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
     answer(monkeypatch, survey=lambda *_: seen)
     answer(monkeypatch, expiries=lambda *_: {})
     least = json.loads(spec.model_dump_json(include={"name", "kind", "topics", "lake"}))
-    given = parse({**least, "spark": {"conf": {"spark.executor.memory": "3g"}}})
+    given = parse_spec({**least, "spark": {"conf": {"spark.executor.memory": "3g"}}})
     extra = {
         "queue": "root.etl",
         "conf": {"spark.cores.max": 4, "spark.executor.memory": "2g",
@@ -404,7 +404,7 @@ def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
         stores=STORES,
         engine=flows.engine(KAFKA),
     )
-    form = flows.of(given).explain(run, spark, lambda _: KAFKA)
+    form = flows.flow_of(given).explain(run, spark, lambda _: KAFKA)
     assert form["splits"] == 1  # known by the master
     assert form["settings"] == {
         **SETTINGS,

@@ -53,7 +53,7 @@ def test_an_import_of_tidegate_imports_nothing_else() -> None:
     code = (
         "import sys, tidegate, json; bare = [m for m in sys.modules if 'tidegate' in m];"
         "import tidegate.faults, tidegate.pipelines.pipeline_files as found;"
-        "assert found.load and not isinstance(tidegate.files, type(sys));"
+        "assert found.load_spec and not isinstance(tidegate.files, type(sys));"
         "print(json.dumps(bare))"
     )
     done = subprocess.run(
@@ -67,7 +67,7 @@ def test_an_import_of_tidegate_imports_nothing_else() -> None:
 def test_a_pipeline_by_name_path_or_spec(store: LocalStore, tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     (file,) = tidegate.files("p")
-    assert tidegate.files(path) == tidegate.files(pipeline_files.load(path)) == [file]
+    assert tidegate.files(path) == tidegate.files(pipeline_files.load_spec(path)) == [file]
     assert file["parts"] == [{"partition": 0, "first": 0, "last": 9, "rows": 10}]
     assert (file["topic"], file["rows"]) == ("t", 10)
     with pytest.raises(ConfigurationError, match="there is no pipeline 'q'"):

@@ -21,7 +21,7 @@ from tidegate.errors import BrokerUnreachable, LakeUnavailable
 from tidegate.ingest import publish, report
 from tidegate.lake import attempts, plans
 from tidegate.lake.store import LocalStore
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import Run, open_run
 
 KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -31,7 +31,7 @@ NOTE = {"format": 2, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
 @pytest.fixture
 def run(tmp_path):
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}
-    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), **HERE)
+    return Run(parse_spec(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), **HERE)
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def store(run):
     proven = staged_attempts.check(
         store, plan, attempt, probe=lambda holes: dict.fromkeys(holes, "empty")
     )  # fmt: skip
-    attempts.create(store, proven)
-    plans.freeze(store, run.key, plan, 1, note=NOTE)
+    attempts.create_manifest(store, proven)
+    plans.freeze_plan(store, run.key, plan, 1, note=NOTE)
     return store
 
 
@@ -79,7 +79,7 @@ def published(run, store, monkeypatch, *, away=False):
 def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
     """The XCom, and the whole of it in the lake: proofs, files, lag, expiry, what was left out."""
     told, kept = published(run, store, monkeypatch)
-    plan_id = plans.latest(store, run.key).plan.id
+    plan_id = plans.latest_plan(store, run.key).plan.id
     short = {
         "format": 1,
         "pipeline": "p",
@@ -165,7 +165,7 @@ def test_settings_that_the_pipeline_gives(run, store, monkeypatch):
     """Options and settings of Spark, with their origin: pools with an MBean, too."""
     conf = {"spark.kafka.consumer.cache.jmx.enable": True}
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": run.spec.lake}
-    spec = parse({**form, "options": {"minPartitions": 2}, "spark": {"conf": conf}})
+    spec = parse_spec({**form, "options": {"minPartitions": 2}, "spark": {"conf": conf}})
     _, kept = published(replace(run, spec=spec), store, monkeypatch)
     assert kept["settings"] == {
         **SETTINGS,
@@ -194,7 +194,7 @@ def test_nothing_to_tell(run, tmp_path, monkeypatch):
     """A run that had no work, and left nothing out, leaves no report."""
     store = LocalStore(run.store().root)
     staged_attempts.ledger_of(store)
-    plans.freeze(store, run.key, staged_attempts.plan_of(), 1, note=NOTE)
+    plans.freeze_plan(store, run.key, staged_attempts.plan_of(), 1, note=NOTE)
     assert published(run, store, monkeypatch)[1] is None
 
 

@@ -8,7 +8,7 @@ import pytest
 from support import printed
 from support.golden import Golden
 from tidegate.cli import configuring, main
-from tidegate.settings.setting import Answer, Place, Setting, boolean, whole, word
+from tidegate.settings.setting import Answer, Place, Setting, boolean, check_whole, word
 from tidegate.settings.table import TABLE
 
 SOME = (
@@ -17,8 +17,9 @@ SOME = (
         check=word("read_committed", "read_uncommitted"), becomes="isolation",
         why="planning and reading need the same level", outside="read_uncommitted",
     ),
-    Setting(name="kafka.linger.ms", place=Place.SINK, check=whole(0), default="20", outside="0"),
-    Setting(name="kafka.retries", place=Place.SINK, check=whole(0), outside="2147483647"),
+    Setting(name="kafka.linger.ms", place=Place.SINK, check=check_whole(0), default="20",
+            outside="0"),
+    Setting(name="kafka.retries", place=Place.SINK, check=check_whole(0), outside="2147483647"),
     Setting(
         name="metadata.broker.list", place=Place.SOURCE, answer=Answer.REFUSED,
         why="it says which cluster is used", use="the Kafka connection",

@@ -19,13 +19,13 @@ from tidegate.orchestration import airflow_connections as airflow
 from tidegate.orchestration import command_connections as terminal
 from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.orchestration.tasks import airflow_errors
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 
 EXTRA = {"deploy-mode": "client", "queue": "root.default", "namespace": "n"}
 FORM = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
-SPEC = parse({**FORM, "spark": {"connection": "spark_x"}})
-OF_KAFKA_X = parse({**FORM, "kafka": "x"})
-ON_SPARK_X = parse({**FORM, "spark": {"connection": "x"}})
+SPEC = parse_spec({**FORM, "spark": {"connection": "spark_x"}})
+OF_KAFKA_X = parse_spec({**FORM, "kafka": "x"})
+ON_SPARK_X = parse_spec({**FORM, "spark": {"connection": "x"}})
 
 
 def define(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:

@@ -13,7 +13,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.ingest.publish import Published
 from tidegate.orchestration import factory, tasks
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 
 LEAST = {"name": "p", "kind": "ingest", "lake": "/lake"}
 THROUGH = {"a.b": "2024-05-01T00:00"}
@@ -34,7 +34,7 @@ def published() -> Published:
 @pytest.mark.parametrize("by", ["topics", "pattern"])
 def test_events(by: str) -> None:
     """Of a pattern only for the topics in the plan: there may be hundreds."""
-    spec: Any = parse({**LEAST, "topics": ["a.b", "a.c"]} if by == "topics" else
+    spec: Any = parse_spec({**LEAST, "topics": ["a.b", "a.c"]} if by == "topics" else
                       {**LEAST, "pattern": r"a\..*"})  # fmt: skip
     events, task = OutletEventAccessors(), mock.Mock(outlets=tasks.outlets(spec))
     context: Any = {"ti": mock.Mock(), "outlet_events": events, "task": task}
@@ -56,7 +56,7 @@ def test_events(by: str) -> None:
 
 def test_the_dag_of_a_pattern(pipelines: Path) -> None:
     """Its description and its one outlet."""
-    spec: Any = parse({**LEAST, "pattern": r"a\..*", "exclude": r"a\.x"})
+    spec: Any = parse_spec({**LEAST, "pattern": r"a\..*", "exclude": r"a\.x"})
     dag = factory.pipeline_dag(spec)
     assert dag.description == r"/a\..*/ without /a\.x/ → /lake"
     assert [type(each).__name__ for each in dag.get_task("publish").outlets] == ["AssetAlias"]

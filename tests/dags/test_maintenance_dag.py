@@ -140,14 +140,14 @@ def test_one_that_fails_stops_no_other(two: Path, airflow_database: None) -> Non
 
 def test_an_unforeseen_error_stops_no_other(two: Path, airflow_database: None) -> None:
     """One that is not Tidegate's own fails the task at the end, and names its pipeline."""
-    from tidegate.maintenance.checkpoint_step import checkpoint
+    from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
 
     def broken(spec: Any, store: Any) -> Any:
         if spec.name == "a":
             raise RuntimeError("unforeseen")
-        return checkpoint(spec, store)
+        return checkpoint_pipeline(spec, store)
 
-    with mock.patch("tidegate.maintenance.checkpoint_step.checkpoint", broken):
+    with mock.patch("tidegate.maintenance.checkpoint_step.checkpoint_pipeline", broken):
         states = run(repair=False, reconcile=False, sweep=False)
     assert (states["checkpoint"], states[""]) == ("failed", "failed")
     assert not (two / "a/_tidegate/checkpoints").exists()
@@ -157,7 +157,7 @@ def test_an_unforeseen_error_stops_no_other(two: Path, airflow_database: None) -
 def test_a_sweep_that_keeps_copies_has_failed(two: Path, airflow_database: None) -> None:
     """A final file is not the one that was committed: as the command does, by its exit code."""
     left = {"left": [{"commit": 4, "why": "its footer is another one"}]}
-    with mock.patch("tidegate.maintenance.sweep.sweep", autospec=True, return_value=left):
+    with mock.patch("tidegate.maintenance.sweep.sweep_pipeline", autospec=True, return_value=left):
         states = run(pipeline="a")
     assert (states["sweep"], states["checkpoint"], states[""]) == ("failed", "success", "failed")
 

@@ -11,7 +11,7 @@ from tidegate.core import layout
 from tidegate.lake.store import open_store
 from tidegate.orchestration import factory
 from tidegate.orchestration.links import ReportLink
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 
 KEY = layout.run_key("tidegate__flights", "demo-1")
 REPORT = {
@@ -143,7 +143,7 @@ def test_the_link_on_the_task(pipelines: Path) -> None:
     back = {"name": "back", "kind": "egress", "source": SOURCE, "target": {"topic": "t"}}
     form = {"name": "flights", "kind": "ingest", "topics": ["t"]}
     for each in (back, form):
-        task = factory.pipeline_dag(parse(each | {"lake": "/lake"})).get_task("publish")
+        task = factory.pipeline_dag(parse_spec(each | {"lake": "/lake"})).get_task("publish")
         (link,) = task.operator_extra_links
         assert (type(link), link.name) == (ReportLink, "Report")
     ti = mock.Mock(dag_id="d", run_id="r", map_index=3)

@@ -105,7 +105,7 @@ def test_airflows_own_api_server_signs(api: Any) -> None:
     for dag_id in FORMS:
         for cookie in (False, True):
             mine = run_of(api, "ann", dag_id, conf_of(dag_id, "a"), cookie=cookie)
-            assert rights.check({"dag_run": mine}, "a") == "ann"  # type: ignore[typeddict-item]
+            assert rights.check_rights({"dag_run": mine}, "a") == "ann"  # type: ignore[typeddict-item]
         stolen = {rights.KEY: mine.conf[rights.KEY]}
         for user, pipeline, more in (
             ("ann", "b", {}), ("bob", "a", {}), ("bob", "a", stolen), ("ann", "b", stolen),
@@ -115,7 +115,7 @@ def test_airflows_own_api_server_signs(api: Any) -> None:
             with pytest.raises(
                 TriggerNotPermitted, match=f"'{user}' may trigger DAG .*__{pipeline}"
             ):
-                rights.check({"dag_run": run}, pipeline)  # type: ignore[typeddict-item]
+                rights.check_rights({"dag_run": run}, pipeline)  # type: ignore[typeddict-item]
 
 
 def test_what_is_no_such_request_passes_as_it_is(api: Any) -> None:
@@ -163,7 +163,7 @@ def test_no_backfill_is_signed(api: Any) -> None:
         assert (backfill.conf["offset"], backfill.triggering_user_name) == (9, "ann")
         assert backfill.conf[rights.KEY] == rights.sign(dag_id, "a", "ann")
         with pytest.raises(TriggerNotPermitted, match=r"'ann' may trigger DAG .*__a"):
-            rights.check({"dag_run": backfill}, "a")  # type: ignore[typeddict-item]
+            rights.check_rights({"dag_run": backfill}, "a")  # type: ignore[typeddict-item]
 
 
 def test_without_a_key_nothing_is_signed(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_without_a_key_nothing_is_signed(api: Any, monkeypatch: pytest.MonkeyPat
     unsigned = run_of(api, "ann", "tidegate_backfill", conf_of("tidegate_backfill", "a"))
     assert rights.KEY not in unsigned.conf
     with pytest.raises(ConfigurationError, match="fernet_key"):
-        rights.check({"dag_run": unsigned}, "a")  # type: ignore[typeddict-item]
+        rights.check_rights({"dag_run": unsigned}, "a")  # type: ignore[typeddict-item]
 
 
 def run(**changed: Any) -> Any:
@@ -192,7 +192,7 @@ def test_a_task_refuses_what_is_not_signed_for_it() -> None:
 
     Of a command line it knows no more than of a request that passed the plugin by: refused.
     """
-    assert rights.check(run(), "a") == "ann"
+    assert rights.check_rights(run(), "a") == "ann"
     for wrong, pipeline in (
         ({}, "b"),
         ({"triggering_user_name": "bob"}, "a"),
@@ -207,10 +207,10 @@ def test_a_task_refuses_what_is_not_signed_for_it() -> None:
         ({"run_type": "backfill"}, "a"),
     ):
         with pytest.raises(TriggerNotPermitted, match="nothing was done"):
-            rights.check(run(**wrong), pipeline)
+            rights.check_rights(run(**wrong), pipeline)
     by_a_dag = {"run_type": "operator_triggered", "conf": {}}
-    assert rights.check(run(**by_a_dag), "b") == "ann"
-    assert rights.check(run(**by_a_dag, triggering_user_name=None), "b") == "manual__1"
+    assert rights.check_rights(run(**by_a_dag), "b") == "ann"
+    assert rights.check_rights(run(**by_a_dag, triggering_user_name=None), "b") == "manual__1"
 
 
 def test_keys_are_rotated_and_never_empty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,13 +218,13 @@ def test_keys_are_rotated_and_never_empty(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "old")
     signed = run()
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "new,old")
-    assert rights.check(signed, "a") == "ann"
+    assert rights.check_rights(signed, "a") == "ann"
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "new")
     with pytest.raises(TriggerNotPermitted):
-        rights.check(signed, "a")
+        rights.check_rights(signed, "a")
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "")
     with pytest.raises(ConfigurationError, match="fernet_key"):
-        rights.check(signed, "a")
+        rights.check_rights(signed, "a")
 
 
 @pytest.mark.parametrize(

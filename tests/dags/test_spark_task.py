@@ -61,8 +61,8 @@ def test_a_task_submits_what_a_command_does(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tidegate.spark.parent_death.end_with_parent", lambda: None)
-    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
-    monkeypatch.setattr(cds_archive, "find", lambda: None)
+    monkeypatch.setattr(jars, "lock_paths", lambda name: [Path(f"/jars/{name}.jar")])
+    monkeypatch.setattr(cds_archive, "find_archive", lambda: None)
     monkeypatch.delitem(vars(provider), "kube_client", raising=False)  # of another provider
     world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
@@ -94,9 +94,11 @@ def test_a_task_in_cluster_mode(
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
     monkeypatch.setattr("tidegate.spark.parent_death.end_with_parent", lambda: None)
-    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
+    monkeypatch.setattr(jars, "lock_paths", lambda name: [Path(f"/jars/{name}.jar")])
     killed: list[str] = []
-    monkeypatch.setattr(application_state, "kill", lambda tag, _: killed.append(tag) or [])
+    monkeypatch.setattr(
+        application_state, "kill_applications", lambda tag, _: killed.append(tag) or []
+    )
     world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
     (pipelines / "p.yaml").write_text(json.dumps(form))
@@ -119,7 +121,9 @@ def test_a_task_in_cluster_mode(
 def test_a_task_that_is_ended_kills_its_application(monkeypatch: pytest.MonkeyPatch) -> None:
     """By `on_kill`; without one that was submitted it asks nobody."""
     killed: list[str] = []
-    monkeypatch.setattr(application_state, "kill", lambda tag, _: killed.append(tag) or [])
+    monkeypatch.setattr(
+        application_state, "kill_applications", lambda tag, _: killed.append(tag) or []
+    )
     monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _: killed.append("spark-submit"))
     task = SparkTask(task_id="stage", run_of=mock.MagicMock())
     task.on_kill()

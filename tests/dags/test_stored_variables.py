@@ -14,15 +14,15 @@ import pytest
 
 from tidegate.cli import maintenance_commands
 from tidegate.core.entries import Origin
-from tidegate.doctor.check import examine
+from tidegate.doctor.check import run_checks
 from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
-from tidegate.maintenance.reconcile import reconcile
+from tidegate.maintenance.reconcile import reconcile_pipeline
 from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.orchestration.metadata_database import NAMED_BY, StoredVariables, quiet_airflow
 from tidegate.pipelines.pipeline_files import load_named
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 
 
 def test_reconcile_brings_every_variable_back(airflow_database, tmp_path):
@@ -32,17 +32,19 @@ def test_reconcile_brings_every_variable_back(airflow_database, tmp_path):
     from airflow.models import Variable
 
     topics = [f"t{i}" for i in range(5)]
-    spec = parse({"name": "lost", "kind": "ingest", "topics": topics, "lake": str(tmp_path)})
+    spec = parse_spec({"name": "lost", "kind": "ingest", "topics": topics, "lake": str(tmp_path)})
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
     for i, topic in enumerate(topics):
         ledger.append(Origin(topic, f"id-{topic}", {0: i, 1: 7}), run="run")
     variables = StoredVariables()
     assert variables.read("tidegate__lost__t3") is None
-    assert [d["state"] for d in reconcile(spec, variables, None)["variables"]] == ["missing"] * 5
+    assert [d["state"] for d in reconcile_pipeline(spec, variables, None)["variables"]] == [
+        "missing"
+    ] * 5
     assert json.loads(Variable.get("tidegate__lost__t3")) == {"t3": {"0": 3, "1": 7}}
-    assert reconcile(spec, variables, None)["variables"] == []
+    assert reconcile_pipeline(spec, variables, None)["variables"] == []
     Variable.set("tidegate__lost__t0", "not offsets")
-    (drift,) = reconcile(spec, variables, None)["variables"]
+    (drift,) = reconcile_pipeline(spec, variables, None)["variables"]
     assert (drift["state"], drift["mended"]) == ("unreadable", True)
     assert json.loads(Variable.get("tidegate__lost__t0")) == {"t0": {"0": 0, "1": 7}}
 
@@ -124,7 +126,7 @@ def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines,
     (pipelines / "q.yaml").write_text(json.dumps(lost))
     said = {
         (line["pipeline"], line["check"]): line["says"]
-        for line in examine(
+        for line in run_checks(
             [*maintenance_commands._checks_of("p"), *maintenance_commands._checks_of("q")]
         )["checks"]
     }

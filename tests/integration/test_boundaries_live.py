@@ -12,7 +12,7 @@ from support.handed_in import HERE
 from support.ingest_steps import plan
 from tidegate.broker.cluster import Cluster
 from tidegate.broker.kafka_cluster import KafkaCluster
-from tidegate.pipelines.spec import Ingest, parse
+from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
 
@@ -63,7 +63,7 @@ def test_start_at_a_timestamp(
     }  # fmt: skip
 
     def run(run_id: str) -> Run:
-        spec = parse(form)
+        spec = parse_spec(form)
         assert isinstance(spec, Ingest)
         return Run(
             spec,

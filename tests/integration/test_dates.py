@@ -18,7 +18,7 @@ from support.ingest_steps import explain, plan
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Dates, Live
 from tidegate.errors import WindowRefused
-from tidegate.pipelines.spec import Ingest, parse
+from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
 
@@ -34,7 +34,7 @@ def run_of(broker: Broker, tmp_path: Path) -> MakeRun:
 
     def make(topic: str, asked: Dates | Live, run_id: str, **settings: Any) -> Run:
         form = {"name": "dated", "kind": "ingest", "topics": [topic], "lake": str(tmp_path)}
-        spec = parse(form | {"start": "latest"} | settings)
+        spec = parse_spec(form | {"start": "latest"} | settings)
         assert isinstance(spec, Ingest)
         kafka = KafkaCluster("kafka_default", {"bootstrap.servers": broker.bootstrap})
         return Run(

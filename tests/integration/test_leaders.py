@@ -26,7 +26,7 @@ from tidegate.core.requests import Replay
 from tidegate.errors import PartitionsLeftOut, Transient
 from tidegate.ingest.publish import Published
 from tidegate.lake import plans
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import Run
 from tidegate.spark.ingest_job import IngestJob
 
@@ -103,7 +103,7 @@ class Cluster:
         form = {"name": "p", "kind": "ingest", "topics": topics, "lake": str(root)}
         kafka = KafkaCluster("kafka_default", {"bootstrap.servers": self.bootstrap})
         asked = {"asked": settings.pop("asked")} if "asked" in settings else {}
-        spec = parse(form | settings)
+        spec = parse_spec(form | settings)
         return Run(
             spec,
             kafka,
@@ -124,7 +124,7 @@ class Cluster:
                     (r.topic, r.partition): [[each.offset for each in read(r, "read_committed")]]
                     for r in chunk.window
                 }
-            planned = plans.load(store, plan_id)
+            planned = plans.load_plan(store, plan_id)
             assert planned.id == job.plan_id
             staged_attempts.stage(store, planned, name, chunk=number, files=files)
 

@@ -21,7 +21,7 @@ from tidegate.lake import attempts, checkpoints, committing, placing
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import Run
 
 TOPICS, PARTITIONS, RECORDS = 100, 100, 1_000
@@ -45,7 +45,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     names = [f"t{i:02d}" for i in range(TOPICS)]
     form = {"name": "p", "kind": "ingest", "topics": names, "lake": str(tmp_path)}
     kafka = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
-    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1), **HERE)
+    run = Run(parse_spec(form), kafka, "dag", "run", date(2024, 5, 1), **HERE)
     marks = dict.fromkeys(range(PARTITIONS), Watermarks(0, RECORDS, RECORDS))
     identities = {t: TopicIdentity(f"id-{t}", dict.fromkeys(marks, 0)) for t in names}
     seen = Survey("cluster", identities, dict.fromkeys(names, marks))
@@ -74,7 +74,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
         accounts.setdefault(r.topic, {})[r.partition] = Account(r.start, r.end, len(r), 0)
     seal = Manifest(attempt, tuple(files), 100, accounts, {}, {}, {})
     with timed("seal", 60):
-        attempts.create(store, seal)
+        attempts.create_manifest(store, seal)
     with timed("open the ledger", 1):
         ledger = Ledger(store, "p")
     with timed("commit", 10):
@@ -85,7 +85,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     with timed("fold all entries", 5):
         whole = Ledger(store, "p", whole=True).fold
     with timed("checkpoint", 5):
-        size = checkpoints.write(store, "p", whole, waiting=[])
+        size = checkpoints.write_checkpoint(store, "p", whole, waiting=[])
     with timed("open from the checkpoint", 2):
         assert Ledger(store, "p").fold == whole
     assert sum(len(whole.cursors(t)) for t in names) == 10_000

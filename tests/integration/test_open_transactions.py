@@ -16,7 +16,7 @@ from tidegate.cli import console, render
 from tidegate.core.cursor import Watermarks
 from tidegate.doctor import pipeline_checks
 from tidegate.ingest.status import status
-from tidegate.pipelines.spec import Ingest, parse
+from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate_local.kafka import Broker
 
 BEGAN = datetime(2026, 1, 1, 8, 30, tzinfo=UTC)
@@ -47,7 +47,7 @@ def hidden(broker: Broker, topic: Callable[..., str]) -> Iterator[str]:
 
 def spec_of(topic: str, home: Path, **settings: str) -> Ingest:
     form = {"name": "p", "kind": "ingest", "topics": [topic], "lake": str(home), **settings}
-    spec = parse(form)
+    spec = parse_spec(form)
     assert isinstance(spec, Ingest)
     return spec
 

@@ -32,7 +32,7 @@ def test_processes(broker: Broker, tmp_path: Path, topic) -> None:
     programs.mkdir()
     for each in COUNTED:
         counting(programs, each, str(shutil.which(each)))
-    java = Path(jars.java()).resolve()
+    java = Path(jars.find_java()).resolve()
     home = tmp_path / "java"
     home.mkdir()
     for part in java.parents[1].iterdir():

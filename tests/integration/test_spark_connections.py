@@ -63,7 +63,7 @@ def own_spark(home: Path) -> Path:
     (home / "jars").mkdir(parents=True)
     for each in ("bin", "python"):
         (home / each).symlink_to(installed / each)
-    for jar in (*installed.glob("jars/*.jar"), *jars.paths("spark-kafka")):
+    for jar in (*installed.glob("jars/*.jar"), *jars.lock_paths("spark-kafka")):
         (home / "jars" / jar.name).symlink_to(jar)
     return home
 
@@ -71,7 +71,7 @@ def own_spark(home: Path) -> Path:
 def repository(directory: Path) -> dict[str, str]:
     """Return the settings by which Spark fetches Kafka's connector from a repository of files."""
     files = {f"{each.group}:{each.artifact}:{each.version}": path for each, path in zip(
-        jars.read("spark-kafka"), jars.paths("spark-kafka"), strict=True)}  # fmt: skip
+        jars.read_lock("spark-kafka"), jars.lock_paths("spark-kafka"), strict=True)}  # fmt: skip
     connector = next(name for name in files if "spark-sql-kafka" in name)
     return jar_repository.settings(directory, {connector: files.pop(connector), **files})
 
@@ -84,12 +84,12 @@ def test_a_spark_and_a_python_of_its_own(
     """Both ways, with a Python that has neither Tidegate nor PySpark; each source of jars."""
     home = own_spark(tmp_path / "spark")
     if source in ("cache", "packages"):  # the connector comes from there alone
-        for jar in jars.paths("spark-kafka"):
+        for jar in jars.lock_paths("spark-kafka"):
             (home / "jars" / jar.name).unlink()
     if source == "directory":
         own = tmp_path / "jars"
         own.mkdir()
-        for jar in jars.paths("spark-kafka"):
+        for jar in jars.lock_paths("spark-kafka"):
             (home / "jars" / jar.name).rename(own / jar.name)
     terminal.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = connection(
         "local[2]",

@@ -19,7 +19,7 @@ from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import LATEST_MS, Scan, Unreadable
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker
 
@@ -65,7 +65,7 @@ def test_they_are_found_by_an_independent_consumer(
     def find(*ranges: OffsetRange, isolation: str = read, first_only: bool = False) -> Any:
         too_late = survey(kafka, [name], isolation).too_late
         assert too_late == {name: {0: 0}}  # the aborted record: the time index includes it
-        return unreadable.find(kafka, ranges, isolation, too_late, first_only=first_only)
+        return unreadable.scan_unreadable(kafka, ranges, isolation, too_late, first_only=first_only)
 
     found = find(dirty, clean)
     assert found.keys() == {dirty}
@@ -92,7 +92,7 @@ def test_a_plan_with_an_unreadable_record_is_replaced(
     name = topic(partitions=1, config=ANY_TIME)
     topic_records.stamped(broker.bootstrap, name, 0, MIXED)
     form = {"name": "old", "kind": "ingest", "topics": [name], "lake": str(tmp_path)}
-    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1), **HERE)
+    run = Run(parse_spec(form), kafka, "dag", "run", date(2024, 5, 1), **HERE)
     with monkeypatch.context() as before:
         answer(before, unreadable=lambda *_, **__: {})
         old = plan(run).frozen

@@ -257,7 +257,7 @@ MUTANTS = (
     ),
     Mutant(
         "the check of certificates cannot be turned off",
-        "security.resolve",
+        "security.resolve_aliases",
         'if str(given.pop("enable.ssl.certificate.verification", True)).lower() != "true":',
         'if given.pop("enable.ssl.certificate.verification", None) == []:',
         "tests/unit/broker/test_client_settings.py"
@@ -279,7 +279,7 @@ MUTANTS = (
     ),
     Mutant(
         "secrets among Spark settings",
-        "table.judge",
+        "table.judge_settings",
         "if place in _OF_SPARK and secrets.is_secret(name, value):",
         "if False:",
         "tests/unit/pipelines/test_secrets.py"
@@ -310,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         "no mapping in a complaint",
-        "complaints.quoted",
+        "complaints.quoted_value",
         "if isinstance(value, dict | list | tuple | set | bytes) and value:",
         "if False:",
         "tests/unit/pipelines/test_secrets.py::test_no_complaint_quotes_a_secret",

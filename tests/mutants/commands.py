@@ -5,7 +5,7 @@ from mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "a directory of pipelines that is not there is refused",
-        "pipeline_files.paths",
+        "pipeline_files.pipeline_paths",
         "if not (place := directory()).is_dir():",
         "if not (place := directory()):",
         "tests/unit/pipelines/test_spec.py::test_a_directory_that_is_not_there_is_named",
@@ -96,21 +96,21 @@ MUTANTS = (
     ),
     Mutant(
         "repair lists before it reads",
-        "repair.repair",
+        "repair.repair_lake",
         "    listed = store.objects(layout.DATA)\n    ledger = Ledger(store, spec.name)\n",
         "    ledger = Ledger(store, spec.name)\n    listed = store.objects(layout.DATA)\n",
         "tests/unit/maintenance/test_repair.py::test_a_commit_while_it_works_loses_nothing",
     ),
     Mutant(
         "repair looks again",
-        "repair.repair",
+        "repair.repair_lake",
         "    files |= _live_files(store, fold, fold.live.keys() - files.keys())\n",
         "",
         "tests/unit/maintenance/test_repair.py::test_a_run_that_plans_the_same_again_keeps_its_files",
     ),
     Mutant(
         "an unset variable is refused by a run",
-        "pipeline_files.load",
+        "pipeline_files.load_spec",
         "complaints = [*found.unset, *found.complaints]",
         "complaints = [*found.complaints]",
         "tests/unit/pipelines/test_spec.py::test_all_complaints_come_at_once",

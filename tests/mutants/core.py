@@ -5,7 +5,7 @@ from mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "the last header of provenance counts",
-        "provenance.of",
+        "provenance.provenance_of",
         "last = value if name == HEADER else last",
         "last = last or (value if name == HEADER else last)",
         "tests/unit/core/test_provenance.py::test_the_last_header_counts",
@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "a new topic begins when all its partitions have leaders",
-        "partition.of_topic",
+        "partition.topic_problem",
         "if known_id is None and now.leaderless and now.assigned is None:",
         "if False:",
         "tests/unit/ingest/test_leaderless.py::test_a_new_topic_begins_when_all_its_partitions_have_leaders",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "a planned range is read only while the log has all of it",
-        "partition.of_range",
+        "partition.range_problem",
         "if marks.high < r.end:",
         "if False:",
         "tests/unit/core/test_partition.py::test_a_planned_range",
@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "the topic id",
-        "partition.of_topic",
+        "partition.topic_problem",
         "if known_id not in (None, now.topic_id):",
         "if False:",
         "tests/unit/core/test_draft.py::test_one_bad_topic_never_stops_the_others",

@@ -225,14 +225,14 @@ MUTANTS = (
     ),
     Mutant(
         "the columns of the first commit count",
-        "deliveries.commit",
+        "deliveries.commit_delivery",
         "        columns=plan.columns if is_first else None,\n",
         "",
         "tests/spark/test_egress_refusals.py::test_the_columns_of_the_first_commit_count",
     ),
     Mutant(
         "a replay decides no columns",
-        "deliveries.commit",
+        "deliveries.commit_delivery",
         "is_first = plan.lane != REPLAY and ledger.fold.columns is None",
         "is_first = ledger.fold.columns is None",
         "tests/unit/egress/test_file_replay.py::test_a_replay_decides_no_columns",
@@ -338,7 +338,7 @@ MUTANTS = (
     ),
     Mutant(
         "a sender that is alive is not released",
-        "release.release",
+        "release.release_claim",
         "    if is_alive(claim.sender, claim.attempt):\n",
         "    if False:\n",
         "tests/unit/egress/test_egress_release.py::test_a_sender_that_is_alive_is_not_released",
@@ -366,7 +366,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is sealed is not released to be sent again",
-        "release.release",
+        "release.release_claim",
         'if how == "resend" and store.size(',
         'if how == "never" and store.size(',
         "tests/unit/egress/test_egress_release.py::test_what_is_sealed_is_not_sent_again",

@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "CSV: a value of another type is a fault",
-        "csv_rows.read",
+        "csv_rows.read_csv",
         'F.when(other_types != "", F.concat(F.lit(_OTHER_TYPE), other_types))',
         "F.lit(None)",
         f"{_BAD}[a value of CSV of another type]",

@@ -144,9 +144,9 @@ MUTANTS = (
     Mutant(
         "a sealed delivery is that of the claim",
         "deliveries.sealed",
-        "return read(store, Attempt(plan.id, 0, claim.attempt)) if claim else None",
+        "return read_delivery(store, Attempt(plan.id, 0, claim.attempt)) if claim else None",
         """held = [a for a in fold.abandoned if a[0] == plan.id]
-    return next((d for a in held if (d := read(store, Attempt(*a)))), None)""",
+    return next((d for a in held if (d := read_delivery(store, Attempt(*a)))), None)""",
         "tests/unit/egress/test_egress_claims.py::test_a_sealed_plan_is_not_sent_again",
     ),
     Mutant(
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "a replay has no marker",
-        "plans.freeze",
+        "plans.freeze_plan",
         "and plan.replay is None",
         "",
         "tests/unit/ingest/test_ingest_runs.py::test_a_replay_is_finished_by_its_own_id",
@@ -264,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         "offsets without a row are looked into",
-        "attempts.check",
+        "attempts.check_attempt",
         "holes = accounting.holes(window, found)",
         "holes = {}",
         "tests/unit/lake/test_attempts.py",

@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "a replay is of assigned partitions, unless others are named",
-        "replay.draft",
+        "replay.draft_replay",
         "tuple(seen.only(run.spec.assign).watermarks[topic])",
         "tuple(marks)",
         "tests/unit/ingest/test_assigned_partitions.py::test_a_replay",
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "a backfill by time does not pass over what expired unread",
-        "backfill.draft",
+        "backfill.draft_backfill",
         "            complaints += _may_have_expired(fold, topic_id, window, marks, edges.start)\n",
         "            pass\n",
         "tests/unit/runs/test_boundaries.py::test_records_that_expired_unread_are_not_passed_over",
@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "without an epoch before the read the plan's is compared",
         "stage._stage",
-        "epochs = plans.epochs(opened.note(plan)) | truncation.of_survey(before)",
+        "epochs = plans.noted_epochs(opened.note(plan)) | truncation.of_survey(before)",
         "epochs = truncation.of_survey(before)",
         "tests/unit/ingest/test_leaderless.py"
         "::test_a_log_that_is_cut_off_while_spark_waits_for_a_leader_is_not_sealed",
@@ -159,14 +159,14 @@ MUTANTS = (
     Mutant(
         "another cluster costs no kept attempt",
         "sealing.seal",
-        "        if not just_read:\n            refuse_another_cluster(plan, seen)\n",
+        "        if not just_read:\n            refuse_plan_of_another_cluster(plan, seen)\n",
         "",
         "tests/unit/ingest/test_ingest_runs.py::test_another_cluster_costs_no_kept_attempt",
     ),
     Mutant(
         "what was just read of another cluster is wrong",
         "sealing.seal",
-        "            refuse_another_cluster(plan, seen)\n            made",
+        "            refuse_plan_of_another_cluster(plan, seen)\n            made",
         "            made",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_what_was_just_read_of_another_cluster_is_wrong",
@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant(
         "a log that is cut off while it is read is not sealed",
         "sealing._checked",
-        "    _refuse_cut_off(plan, attempt, truncation.since(kafka, epochs, seen, window))\n",
+        "_refuse_cut_off(plan, attempt, truncation.truncated_since(kafka, epochs, seen, window))\n",
         "",
         "tests/unit/ingest/test_leaderless.py::test_a_log_that_is_cut_off_while_it_is_read_is_not_sealed",
     ),
@@ -294,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "a negative limit drops no chunk",
-        "flows.options",
+        "flows.given_options",
         " or value < 1)",
         ")",
         "tests/unit/test_api.py::test_a_limit_is_a_whole_number",
@@ -343,7 +343,7 @@ MUTANTS = (
     ),
     Mutant(
         "a header with a line's end is no provenance",
-        "target_records.of_plan",
+        "target_records.records_of_plan",
         r'NUMBERS}\z"',
         'NUMBERS}$"',
         "tests/spark/test_egress_resume.py::test_only_records_of_the_plan_count",

@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "a conflict is no object",
-        "conditional_put.create",
+        "conditional_put.create_object",
         "        if there is None:\n            raise _Conflict(",
         "        if False:\n            raise _Conflict(",
         "tests/unit/lake/test_store.py::test_no_manifest_is_reported_that_is_not_there",
@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "a plan is marked before it can be found",
-        "plans.freeze",
+        "plans.freeze_plan",
         'store.create(layout.unfinished(plan.id), b"")',
         "pass",
         "tests/unit/ingest/test_ingest_runs.py::test_plan_publishes_what_other_runs_have_sealed",
@@ -139,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "the check of an attempt needs the columns",
-        "footers.read",
+        "footers.read_data_file",
         "if is_new and (wrong := ",
         "if False and (wrong := ",
         "tests/unit/lake/test_attempts.py",
@@ -169,14 +169,14 @@ MUTANTS = (
     ),
     Mutant(
         "run freezing",
-        "plans.freeze",
+        "plans.freeze_plan",
         "    if store.create(layout.generation(run_key, generation), pointer):\n",
         "    if store.create(layout.generation(run_key, generation), pointer) or True:\n",
         "tests/unit/lake/test_committing.py::test_a_run_has_one_plan",
     ),
     Mutant(
         "the row count of an attempt",
-        "attempts.check",
+        "attempts.check_attempt",
         'if rows != done["rows"]:',
         "if False:",
         "tests/unit/lake/test_attempts.py::test_a_missing_file_is_missed",
@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "a damaged manifest of a commit stops no run",
-        "attempts.epochs",
+        "attempts.proven_epochs",
         '    except LakeDamaged as error:\n        logger.warning("the leader epochs',
         '    except KeyError as error:\n        logger.warning("the leader epochs',
         "tests/unit/ingest/test_leaderless.py::test_a_damaged_manifest_of_a_commit_stops_no_run",
@@ -309,7 +309,7 @@ MUTANTS = (
     ),
     Mutant(
         "fsync before the manifest",
-        "attempts.create",
+        "attempts.create_manifest",
         "    store.make_durable([file.path for file in manifest.files])\n",
         "",
         "tests/unit/lake/test_attempts.py::test_files_are_durable_before_they_are_sealed",
@@ -339,8 +339,8 @@ MUTANTS = (
     Mutant(
         "a record of a finished attempt that makes no sense is wrong",
         "read_done",
-        "        return json_documents.read(store, attempt.done_path, done_of)\n",
-        "        return json_documents.read(store, attempt.done_path, dict)\n",
+        "        return json_documents.read_document(store, attempt.done_path, done_of)\n",
+        "        return json_documents.read_document(store, attempt.done_path, dict)\n",
         "tests/unit/ingest/test_finished_chunks.py"
         "::test_a_damaged_record_of_an_attempt_wedges_no_run",
     ),
@@ -354,7 +354,7 @@ MUTANTS = (
     ),
     Mutant(
         "a boundary counts by its meaning",
-        "boundary_files.freeze",
+        "boundary_files.freeze_boundary",
         " or _read(store, made.topic_id, made.moment) == made",
         "",
         "tests/unit/runs/test_boundaries.py::test_a_boundary_that_was_written_again_in_other_bytes",
@@ -362,8 +362,8 @@ MUTANTS = (
     Mutant(
         "a copy that sweeping keeps is one of the manifest",
         "sweeping.sweep",
-        "copies = [f for f in committed(store, entry).files if f.path in staged]",
-        "copies = [f for f in committed(store, entry).files if f.path in staged] or [\n"
+        "copies = [f for f in committed_manifest(store, entry).files if f.path in staged]",
+        "copies = [f for f in committed_manifest(store, entry).files if f.path in staged] or [\n"
         '                    p for p in staged if p.endswith(".parquet") and n not in fold.live\n'
         "                ]",
         "tests/unit/lake/test_sweeping.py::test_commits_that_were_replaced",
@@ -406,7 +406,7 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt is sealed once",
-        "deliveries.create",
+        "deliveries.create_delivery",
         "if not store.create(delivery.of.manifest_path, delivery.encoded):",
         "if store.create(delivery.of.manifest_path, delivery.encoded) is None:",
         "tests/unit/egress/test_egress_release.py::test_an_attempt_is_sealed_once",
@@ -435,7 +435,7 @@ MUTANTS = (
     ),
     Mutant(
         "names that cannot be used",
-        "source_names.list_files",
+        "source_names.list_source_files",
         "yield LeftOutFile(printable_name(each.file.name), reason) if reason else each",
         "yield each",
         "tests/unit/lake/test_source_names.py",

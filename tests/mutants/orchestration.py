@@ -13,36 +13,41 @@ MUTANTS = (
     Mutant(
         "a backfill's right to its pipeline",
         "_backfill",
-        '    rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_ingest',
+        '    rights.check_rights(context, params["pipeline"])\n'
+        "    spec = pipeline_files.load_ingest",
         "    spec = pipeline_files.load_ingest",
         "tests/dags/test_rights.py::test_every_step_of_a_form_asks",
     ),
     Mutant(
         "a re-ingest's right to its pipeline",
         "form_dags._replay",
-        '    rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_named',
+        '    rights.check_rights(context, params["pipeline"])\n'
+        "    spec = pipeline_files.load_named",
         '    if params["pipeline"] != "a":\n'
-        '        rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_named',
+        '        rights.check_rights(context, params["pipeline"])\n'
+        "    spec = pipeline_files.load_named",
         "tests/dags/test_rights.py::test_every_step_of_a_form_asks",
     ),
     Mutant(
         "a resend's right to its pipeline",
         "form_dags._replay",
-        '    rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_named',
+        '    rights.check_rights(context, params["pipeline"])\n'
+        "    spec = pipeline_files.load_named",
         '    if params["pipeline"] != "b":\n'
-        '        rights.check(context, params["pipeline"])\n    spec = pipeline_files.load_named',
+        '        rights.check_rights(context, params["pipeline"])\n'
+        "    spec = pipeline_files.load_named",
         "tests/dags/test_rights.py::test_every_step_of_a_form_asks",
     ),
     Mutant(
         "a moved cursor's right to its pipeline",
         "move_cursor",
-        'rights.check(context, params["pipeline"])',
+        'rights.check_rights(context, params["pipeline"])',
         'context["dag_run"].triggering_user_name',
         "tests/dags/test_maintenance_dag.py::test_a_cursor_is_moved_by_the_form",
     ),
     Mutant(
         "a signature of an earlier run in a backfill's conf",
-        "rights.check",
+        "rights.check_rights",
         " if run.run_type == _BY_REQUEST else None",
         "",
         "tests/dags/test_rights.py::test_no_backfill_is_signed",

@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "a boundary asks the lake after Kafka",
-        "boundary_search.resolve",
+        "boundary_search.resolve_boundaries",
         "    in_log = _first_in_log(topic, times)\n"
         "    # Read after Kafka: a record that expires in between is found in one of the two.\n"
         "    fold = Ledger(topic.store, topic.pipeline).fold\n",
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "no boundary while expired rows are staged",
-        "boundary_search.resolve",
+        "boundary_search.resolve_boundaries",
         "    complaints += _unknown(topic, fold, spans)\n",
         "",
         "tests/unit/runs/test_boundaries.py::test_rows_that_are_staged_and_expired",

@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "a time-out of the connection comes before Tidegate's own",
-        "producer_settings.settings",
+        "producer_settings.client_settings",
         "found = {**DEFAULTS, **shared, **given}",
         "found = {**shared, **DEFAULTS, **given}",
         "tests/unit/spark/test_producer_settings.py"
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "an egress has no legacy settings of Spark",
-        "table.find",
+        "table.find_setting",
         "return next((replace(each, name=name) for each in groups), None)",
         "return None",
         "tests/unit/settings/test_table.py::test_an_egress_decides_more_of_spark",

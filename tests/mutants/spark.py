@@ -49,8 +49,8 @@ MUTANTS = (
     ),
     Mutant(
         "the plan's options are not a pipeline's",
-        "kafka_source.render",
-        "if wrong := [*wrong, *judge(Place.SOURCE, others).complaints]:",
+        "kafka_source.source_options",
+        "if wrong := [*wrong, *judge_settings(Place.SOURCE, others).complaints]:",
         "if wrong:",
         "tests/unit/spark/test_kafka_source.py::test_an_option_that_the_plan_decides_is_refused",
     ),
@@ -77,14 +77,14 @@ MUTANTS = (
     ),
     Mutant(
         "one consumer group for all chunks",
-        "ingest_driver.read",
+        "ingest_driver.read_chunk",
         'given = {"kafka.group.id": f"{prefix}-{job.plan_id}", **job.options}',
         "given = dict(job.options)",
         "tests/spark/test_memory.py",
     ),
     Mutant(
         "local paths have a scheme",
-        "hadoop_files.located",
+        "hadoop_files.with_scheme",
         'return path if "://" in path else f"file:{path}"',
         "return path",
         "tests/spark/test_ingest.py::test_no_setting_of_spark_changes_the_files",
@@ -273,7 +273,7 @@ MUTANTS = (
     ),
     Mutant(
         "late ranges are reported as a broken order",
-        "readback.answer",
+        "readback.job_answer",
         "sorted({*broken, *_behind(job, good)})",
         "broken",
         "tests/spark/test_egress_fidelity.py::"
@@ -316,7 +316,7 @@ MUTANTS = (
     ),
     Mutant(
         "a resume reads what the target holds",
-        "egress_driver.send",
+        "egress_driver.send_missing_rows",
         "_rest(spark, job, good) if job.resumed else good",
         "good",
         "tests/spark/test_egress_resume.py::test_after_a_sent_prefix_the_rest_is_sent_in_order",
@@ -330,21 +330,21 @@ MUTANTS = (
     ),
     Mutant(
         "a resumed plan waits for late batches",
-        "readback.verify",
+        "readback.verify_target",
         "    if job.resumed:  # a batch",
         "    if False:  # a batch",
         "tests/spark/test_late_batches.py::test_it_is_counted[send.sent]",
     ),
     Mutant(
         "only records of the plan count",
-        "target_records.of_plan",
+        "target_records.records_of_plan",
         'text.startswith(f"{job.plan_id}:") & text.rlike(form)',
         'text.rlike(form.replace(job.plan_id, ".*"))',
         "tests/spark/test_egress_resume.py::test_only_records_of_the_plan_count",
     ),
     Mutant(
         "what others write into our header stops nothing",
-        "target_records.of_plan",
+        "target_records.records_of_plan",
         " & text.rlike(form)",
         "",
         "tests/spark/test_egress_resume.py::test_only_records_of_the_plan_count",
@@ -400,7 +400,7 @@ MUTANTS = (
     ),
     Mutant(
         "a broken order is read from the topic",
-        "readback.verify",
+        "readback.verify_target",
         "        broken = _broken_order(job, good, _as_sent(job, found, good))",
         "        pass",
         "tests/spark/test_egress_resume.py::test_a_broken_order_is_read_from_the_topic",
@@ -428,7 +428,7 @@ MUTANTS = (
     ),
     Mutant(
         "settings that Spark cannot use for its own token",
-        "token_settings.for_master",
+        "token_settings.tokens_for_master",
         "    if unknown := sorted(",
         "    if unknown := False and sorted(",
         "tests/unit/launch/test_token_conf.py"
@@ -458,7 +458,7 @@ MUTANTS = (
     ),
     Mutant(
         "a token is for its own addresses",
-        "delegation_token.of",
+        "delegation_token.token_of",
         "map(re.escape, addresses_of(servers))",
         "_addresses(servers)",
         "tests/unit/broker/test_token_settings.py",

@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "a release withdraws the job",
-        "release.release",
+        "release.release_claim",
         "        engine.withdraw(application, attempt, store)\n",
         "        pass\n",
         f"{_TAKEOVER}::test_a_release_withdraws_the_job",
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "an error ends the application",
         "killed_on_error",
-        "        kill(application, log)\n",
+        "        kill_driver(application, log)\n",
         "",
         f"{_CLUSTER}::test_an_error_kills_the_application_and_stays_the_error",
     ),

@@ -42,15 +42,15 @@ from tidegate.core.decoding import Decoder, Decoding
 from tidegate.core.requests import Backfill, FileReplay, Replay
 from tidegate.core.source_root import Root
 from tidegate.egress.egress_run import egress
-from tidegate.egress.release import release
+from tidegate.egress.release import release_claim
 from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.ingest.ingest_run import ingest
 from tidegate.lake import sweeping
 from tidegate.lake.committed_files import located
 from tidegate.lake.ledger import Ledger
-from tidegate.maintenance.checkpoint_step import checkpoint
-from tidegate.maintenance.repair import repair
+from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
+from tidegate.maintenance.repair import repair_lake
 from tidegate.runs.run import EgressRun, Run
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
 from tidegate.spark.ingest_job import IngestJob
@@ -276,10 +276,10 @@ class World:
         sweeping.sweep(store, Ledger(store, "p"), run="sweep")
 
     def repair(self) -> None:
-        repair(self.spec, LAKES.open("", "p"))
+        repair_lake(self.spec, LAKES.open("", "p"))
 
     def checkpoint(self) -> None:
-        checkpoint(self.spec, LAKES.open("", "p"))
+        checkpoint_pipeline(self.spec, LAKES.open("", "p"))
 
     def egress(
         self,
@@ -307,7 +307,7 @@ class World:
 
     def release(self) -> None:
         already = {(Path(name).name, row) for _, name, row in self.sent}
-        release(
+        release_claim(
             egress_spec(self.home),
             LAKES.open("", "out"),
             None,

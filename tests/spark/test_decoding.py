@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from tidegate.core import schema
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.spark import formats
-from tidegate.spark.decoded_rows import decoded
+from tidegate.spark.decoded_rows import decode_rows
 from tidegate.spark.session import configure
 
 avro = formats.of_records("avro").decoder
@@ -36,7 +36,7 @@ def read(
     """Return the decoded rows of values, in their order."""
     rows = [(n, None, None if v is None else bytearray(v)) for n, v in enumerate(values)]
     frame = spark.createDataFrame(rows, "at INT, key BINARY, value BINARY")
-    found = decoded(frame, Decoding(value, **more)).collect()
+    found = decode_rows(frame, Decoding(value, **more)).collect()
     return sorted(found, key=lambda row: int(row.at))
 
 
@@ -458,7 +458,7 @@ def test_types_of_avro_are_those_of_spark(spark: SparkSession) -> None:
     ]  # fmt: skip
     decoder = avro(record(*((f"f{n}", kind) for n, kind in enumerate(kinds))))
     frame = spark.createDataFrame([], "key BINARY, value BINARY")
-    made = decoded(frame, Decoding(decoder)).drop("key", "value", "_undecodable").schema
+    made = decode_rows(frame, Decoding(decoder)).drop("key", "value", "_undecodable").schema
     planned = StructType.fromDDL(schema.ddl(decoder.columns))
     assert made.simpleString() == planned.simpleString()
 
@@ -472,7 +472,7 @@ def test_key_and_value(spark: SparkSession) -> None:
     how = Decoding(
         value=Decoder("json", "id BIGINT", "v_"), key=Decoder("string", "text STRING", "k_")
     )
-    one, two = decoded(frame, how).collect()
+    one, two = decode_rows(frame, how).collect()
     assert one.asDict() == {
         "key": b"k", "value": b'{"id":1}', "v_id": 1, "k_text": "k", "_undecodable": None,
     }  # fmt: skip
@@ -493,7 +493,7 @@ def test_hard_names(spark: SparkSession) -> None:
 def test_nothing_is_decoded_twice(spark: SparkSession, columns: str) -> None:
     """The parser of a value is in the plan once, whatever the number of columns."""
     frame = spark.createDataFrame([], "key BINARY, value BINARY")
-    plan = decoded(frame, Decoding(Decoder("json", columns)))._jdf.queryExecution()
+    plan = decode_rows(frame, Decoding(Decoder("json", columns)))._jdf.queryExecution()
     text = plan.optimizedPlan().toString()
     assert text.count("from_json(StructField(a,IntegerType") == 1, text
     assert text.count("parseJson") == 1, text

@@ -478,7 +478,7 @@ def test_compaction_between_sending_and_reading_back(
 ) -> None:
     """The broker deletes rows that later rows of a key replace: the attempt is still complete."""
     create_compacted(pipeline, topic, segment_ms="50", min_cleanable_dirty_ratio="0.001")
-    verified = readback.verify
+    verified = readback.verify_target
 
     def later(*args: Any, **named: Any) -> dict[str, Any]:
         until = time.monotonic() + 60
@@ -489,7 +489,7 @@ def test_compaction_between_sending_and_reading_back(
             time.sleep(0.5)
         return verified(*args, **named)
 
-    monkeypatch.setattr(readback, "verify", later)
+    monkeypatch.setattr(readback, "verify_target", later)
     report = pipeline.run_all()
     there = topic_reader.rows(pipeline.records(), report["plan_id"])
     assert len(there) < ROWS

@@ -16,7 +16,7 @@ from tidegate.core.decoding import Decoder, Decoding
 from tidegate.errors import OtherFormat
 from tidegate.spark import formats
 from tidegate.spark.decoded import Parsed
-from tidegate.spark.decoded_rows import decoded
+from tidegate.spark.decoded_rows import decode_rows
 from tidegate.spark.formats.declared import RecordFormatBase
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}'
@@ -58,7 +58,7 @@ def test_one_row_stays_one_record(spark: SparkSession, decoder: Decoder) -> None
     good, value, bad = VALUES[decoder.format]
     given = [good, bad, None, good]
     frame = spark.createDataFrame([(i, v) for i, v in enumerate(given)], "i INT, value BINARY")
-    rows = sorted(decoded(frame, Decoding(decoder)).collect(), key=lambda row: row.i)
+    rows = sorted(decode_rows(frame, Decoding(decoder)).collect(), key=lambda row: row.i)
     assert [row.value and bytes(row.value) for row in rows] == given
     assert [row.n for row in rows] == [value, None, None, value]
     reasons = [row._undecodable for row in rows]
@@ -70,7 +70,7 @@ def test_a_format_that_is_not_here_stops_the_driver(spark: SparkSession) -> None
     """Decoded as none, rows would be sealed and committed without their columns."""
     frame = spark.createDataFrame([(b"x",)], "value BINARY")
     with pytest.raises(OtherFormat, match="'protobuf'"):
-        decoded(frame, Decoding(Decoder("protobuf", "a INT")))
+        decode_rows(frame, Decoding(Decoder("protobuf", "a INT")))
     with pytest.raises(OtherFormat, match="'orc'"):
         rows_of_files.select(spark, "orc", Path("a.orc"), columns={"value": "a"})
 
@@ -107,7 +107,7 @@ def test_avro_with_what_spark_would_refuse_or_take_for_another_type(spark: Spark
     text = json.dumps({"type": "record", "name": "R", "namespace": "a.b", "fields": fields, **odd})
     decoder = formats.of_records("avro").decoder(text)
     frame = spark.createDataFrame([(b"\x00\xa4\x13\x0e",)], "value BINARY")
-    found = decoded(frame, Decoding(decoder))
+    found = decode_rows(frame, Decoding(decoder))
     assert found.drop("value", "_undecodable").dtypes == [
         ("e", "string"), ("n", "bigint"), ("i", "bigint"),
     ]  # fmt: skip

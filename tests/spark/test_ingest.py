@@ -53,7 +53,7 @@ def stage(
     spark: SparkSession, broker: Broker, directory: Path, *window: OffsetRange, **settings: Any
 ) -> Mapping[str, Any]:
     chunk = Chunk(0, tuple(sorted(window)), str(directory))
-    return ingest_driver.stage(spark, job(broker, chunk, **settings), chunk)
+    return ingest_driver.stage_chunk(spark, job(broker, chunk, **settings), chunk)
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def test_the_second_version_of_the_source_reads(
     """Spark's KafkaRelationSuiteV2: "V2 Source is used when set through SQLConf"."""
     numbers(broker.bootstrap, topic, 8, partitions=1)
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 8),), str(tmp_path))
-    rows = ingest_driver.read(spark, job(broker, chunk), chunk)
+    rows = ingest_driver.read_chunk(spark, job(broker, chunk), chunk)
     plan = rows._jdf.queryExecution().executedPlan().toString()
     assert "BatchScan" in plan
     assert "KafkaRelation(" not in plan
@@ -207,7 +207,7 @@ def test_short_ranges_share_files(
     by_topic: dict[str, list[Contents]] = {}
     for file in done["files"]:
         listed = Listed(file, (tmp_path / "a" / file).stat().st_size)
-        contents = footers.read(store, listed, is_new=True).contents
+        contents = footers.read_data_file(store, listed, is_new=True).contents
         by_topic.setdefault(file.partition("/")[0].removeprefix("topic="), []).append(contents)
     assert all(contents.ascending for each in by_topic.values() for contents in each)
     assert [contents.parts for contents in by_topic[some]] == [
@@ -232,12 +232,12 @@ def test_files_of_a_topic_do_not_overlap(
         numbers(broker.bootstrap, each.topic, 300, partitions=1)
     chunk = Chunk(0, tuple(window), str(tmp_path / "a"))
     given = replace(job(broker, chunk), parquet=ParquetSettings("zstd", 1, 64))
-    done = ingest_driver.stage(spark, given, chunk)
+    done = ingest_driver.stage_chunk(spark, given, chunk)
     store = LocalStore(tmp_path / "a")
     staged = []
     for path in done["files"]:
         listed = Listed(path, (tmp_path / "a" / path).stat().st_size)
-        contents = footers.read(store, listed, is_new=True).contents
+        contents = footers.read_data_file(store, listed, is_new=True).contents
         name = path.partition("/")[0].removeprefix("topic=")
         file = LakeFile(name, contents.parts, contents.ascending, 1, "d", path, "f")
         staged.append((file, contents))
@@ -254,7 +254,7 @@ def test_the_size_of_a_record(spark: SparkSession) -> None:
     ]
     rows = spark.createDataFrame(
         records,
-        columns.ddl().replace("`", "").split(", partition")[0]
+        columns.data_file_ddl().replace("`", "").split(", partition")[0]
         + ", headers array<struct<key:string,value:binary>>",
     )
     found = rows.select(record_size().alias("size"))
@@ -277,7 +277,7 @@ def test_limits_of_tasks_and_files_are_kept(
     chunk = Chunk(0, (window,), str(tmp_path / "files"))
     given = job(broker, chunk)
     small = replace(given, chunks=(chunk,), parquet=ParquetSettings("zstd", 1, 400))
-    done = ingest_driver.stage(spark, small, chunk)
+    done = ingest_driver.stage_chunk(spark, small, chunk)
     assert sorted(_span(tmp_path / "files" / f)[3] for f in done["files"]) == [200, 400, 400]
 
 
@@ -339,11 +339,11 @@ def test_no_setting_of_spark_changes_the_files(
     session = spark.newSession()
     session.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 100),), str(tmp_path / "a"))
-    (file,) = ingest_driver.stage(configure(session), job(broker, chunk), chunk)["files"]
+    (file,) = ingest_driver.stage_chunk(configure(session), job(broker, chunk), chunk)["files"]
     path = tmp_path / "a" / file
     store = LocalStore(tmp_path)
     listed = Listed(f"a/{file}", path.stat().st_size)
-    assert footers.read(store, listed, is_new=True).contents.rows == 100
+    assert footers.read_data_file(store, listed, is_new=True).contents.rows == 100
     content = bytearray(path.read_bytes())
     at = pq.ParquetFile(path).metadata.row_group(0).column(1)
     content[at.data_page_offset + at.total_compressed_size - 3] ^= 1
@@ -424,7 +424,7 @@ def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _staged(directory: Path, done: Mapping[str, Any]) -> list[tuple[Part, ...]]:
     """Return the parts of the files that count: those with rows."""
     listed = [Listed(name, (directory / name).stat().st_size) for name in done["files"]]
-    read = [footers.read(LocalStore(directory), each, is_new=True) for each in listed]
+    read = [footers.read_data_file(LocalStore(directory), each, is_new=True) for each in listed]
     return [each.contents.parts for each in read if each.contents.rows]
 
 

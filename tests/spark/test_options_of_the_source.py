@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.parquet_settings import ParquetSettings
-from tidegate.pipelines.spec import Egress, Ingest, parse
+from tidegate.pipelines.spec import Egress, Ingest, parse_spec
 from tidegate.spark import ingest_driver, target_records
 from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
 from tidegate.spark.ingest_job import Chunk, IngestJob
@@ -39,7 +39,7 @@ def read_by_ingest(
     """Return the ten records of a topic of one partition, as a chunk of a pipeline reads them."""
     numbers(broker.bootstrap, topic, 10, partitions=1)
     form = {"name": "p", "kind": "ingest", "topics": [topic], "lake": "/lake", "options": options}
-    spec = parse(form)
+    spec = parse_spec(form)
     assert isinstance(spec, Ingest)
     given = {
         "kafka.bootstrap.servers": broker.bootstrap,
@@ -49,7 +49,7 @@ def read_by_ingest(
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 10),), "/nowhere")
     parquet = ParquetSettings("zstd", 1, 1_000_000)
     job = IngestJob(topic, (chunk,), parquet, app_name="tests", options=given, records=10)
-    return ingest_driver.read(spark, job, chunk)
+    return ingest_driver.read_chunk(spark, job, chunk)
 
 
 def read_by_egress(
@@ -59,7 +59,9 @@ def read_by_egress(
     numbers(broker.bootstrap, topic, 10, partitions=1)
     source = {"path": "/in", "format": "text"}
     target = {"topic": topic, "options": options}
-    spec = parse({"name": "p", "kind": "egress", "lake": "/l", "source": source, "target": target})
+    spec = parse_spec(
+        {"name": "p", "kind": "egress", "lake": "/l", "source": source, "target": target}
+    )
     assert isinstance(spec, Egress)
     job = EgressJob(
         plan_id=topic, app_name="tests", source=RowSource("text", {}, None, (), (), {}, (), {}),

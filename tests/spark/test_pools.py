@@ -13,7 +13,7 @@ from support.calls import staging
 from support.cli_user import Terminal
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.spark_submit import submit
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE
 from tidegate.spark import kafka_source
@@ -112,7 +112,7 @@ def pools(
     """
     topic_records.numbers(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
     form = {"name": "pools", "kind": "ingest", "topics": [topic], "lake": str(home / "lake")}
-    settings = parse({**form, "spark": {"conf": dict(conf)}}).spark.settings
+    settings = parse_spec({**form, "spark": {"conf": dict(conf)}}).spark.settings
     window = tuple(
         OffsetRange(topic, p, 0, end)
         for p, end in topic_reader.ends(broker.bootstrap, topic).items()
@@ -122,7 +122,7 @@ def pools(
         "kafka.isolation.level": "read_committed",
         "kafka.group.id": f"tidegate-{topic}",  # as all chunks of a plan have it
     }
-    source = kafka_source.render(window, given, max_records_per_task=RECORDS)
+    source = kafka_source.source_options(window, given, max_records_per_task=RECORDS)
     script, job = home / "probe.py", home / "job.json"
     script.write_text(PROBE)
     job.write_text(json.dumps({"source": source, "bootstrap": broker.bootstrap}))

@@ -47,13 +47,13 @@ def target(pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch
 def read_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The times that all was read back."""
     found: list[bool] = []
-    real = readback.verify
+    real = readback.verify_target
 
     def verifying(*given: Any) -> Any:
         found.append(True)
         return real(*given)
 
-    monkeypatch.setattr(readback, "verify", verifying)
+    monkeypatch.setattr(readback, "verify_target", verifying)
     return found
 
 

@@ -12,7 +12,7 @@ from support import topic_records
 from support.calls import staging
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.spark_submit import submit
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.spark import kafka_source
 from tidegate_local.kafka import Broker
 
@@ -56,14 +56,14 @@ def test_the_rows_are_the_same(broker: Broker, topic: str, tmp_path: Path) -> No
     topic_records.numbers(broker.bootstrap, topic, ROWS, partitions=PARTITIONS)
     form = {"name": "again", "kind": "ingest", "topics": [topic], "lake": str(tmp_path / "lake")}
     conf = {"spark.kafka.consumer.cache.timeout": "5m"}  # else idle ones go all the same
-    settings = parse({**form, "spark": {"conf": conf}}).spark.settings
+    settings = parse_spec({**form, "spark": {"conf": conf}}).spark.settings
     window = tuple(OffsetRange(topic, p, 0, ROWS // PARTITIONS) for p in range(PARTITIONS))
     given = {
         "kafka.bootstrap.servers": broker.bootstrap,
         "kafka.isolation.level": "read_committed",
         "kafka.group.id": f"tidegate-{topic}",
     }
-    source = kafka_source.render(window, given, max_records_per_task=ROWS)
+    source = kafka_source.source_options(window, given, max_records_per_task=ROWS)
     script, job = tmp_path / "probe.py", tmp_path / "job.json"
     script.write_text(PROBE)
     job.write_text(json.dumps({"source": source}))

@@ -16,7 +16,7 @@ from support.toy_engine import Do
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused
-from tidegate.pipelines.spec import Ingest, parse
+from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate.runs.run import Run
 from tidegate.spark import ingest_driver as spark_ingest
 from tidegate.spark.ingest_job import IngestJob
@@ -39,14 +39,14 @@ def submit(spark: SparkSession) -> Do:
 
     def stage(job: IngestJob, _: Path) -> None:
         for chunk in job.chunks:
-            spark_ingest.stage(session, job, chunk)
+            spark_ingest.stage_chunk(session, job, chunk)
 
     return stage
 
 
 def run_of(broker: Broker, topic: str, lake: Path, asked: Asked, run_id: str, **more: Any) -> Run:
     form = {"name": "any", "kind": "ingest", "topics": [topic], "lake": str(lake)}
-    spec = parse(form | {"start": "latest", "max_records": 20_000} | more)
+    spec = parse_spec(form | {"start": "latest", "max_records": 20_000} | more)
     assert isinstance(spec, Ingest)
     kafka = KafkaCluster("kafka_default", {"bootstrap.servers": broker.bootstrap})
     return Run(

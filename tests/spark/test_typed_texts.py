@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.spark import formats
-from tidegate.spark.decoded_rows import decoded
+from tidegate.spark.decoded_rows import decode_rows
 
 by_csv = formats.of_records("csv").decoder
 
@@ -249,7 +249,7 @@ def test_json(spark: SparkSession, kind: str) -> None:
     columns = "a", "s.b", "l[0]", "m['k']"
     decoder = Decoder("json", ddl)
     given = [(n, None, bytearray(value.encode())) for n, value in enumerate(values)]
-    frame = decoded(
+    frame = decode_rows(
         spark.createDataFrame(given, "at INT, key BINARY, value BINARY"), Decoding(decoder)
     )
     shown = [f"cast({c} as STRING)" if kind.startswith("TIMESTAMP") else c for c in columns]
@@ -275,7 +275,7 @@ def test_csv(spark: SparkSession, kind: str) -> None:
     )
     decoder = by_csv(f"a {kind}, b STRING", separator=";")
     shown = "cast(a as STRING)" if kind.startswith("TIMESTAMP") else "a"
-    rows = decoded(frame, Decoding(decoder)).selectExpr("at", f"{shown} AS a", "_undecodable")
+    rows = decode_rows(frame, Decoding(decoder)).selectExpr("at", f"{shown} AS a", "_undecodable")
     for text, row in zip(texts, sorted(rows.collect(), key=lambda r: int(r["at"])), strict=True):
         right = expected(kind, text)
         assert (row.a, row._undecodable is None) == (right, right is not None or not text), text
@@ -291,7 +291,9 @@ def test_given(spark: SparkSession, kind: str) -> None:
     ):
         records = [(n, None, write(each["text"]).encode()) for n, each in enumerate(given)]
         frame = spark.createDataFrame(records, "at INT, key BINARY, value BINARY")
-        rows = sorted(decoded(frame, Decoding(decoder)).collect(), key=lambda row: int(row["at"]))
+        rows = sorted(
+            decode_rows(frame, Decoding(decoder)).collect(), key=lambda row: int(row["at"])
+        )
         for each, row in zip(given, rows, strict=True):
             if each["fits"]:
                 a = row.a.strftime("%Y-%m-%dT%H:%M:%S.%f") if kind == "TIMESTAMP" else str(row.a)

@@ -17,15 +17,15 @@ from tidegate.core.fold import Fold
 from tidegate.core.requests import Asked
 from tidegate.egress import planning as planning
 from tidegate.egress.egress_run import egress
-from tidegate.egress.release import release
+from tidegate.egress.release import release_claim
 from tidegate.errors import StageFailed
 from tidegate.ingest import ingest_run as ingest
 from tidegate.lake.store import STORES
-from tidegate.pipelines.spec import Egress, Ingest, parse
+from tidegate.pipelines.spec import Egress, Ingest, parse_spec
 from tidegate.runs.run import LIVE, EgressRun, Run, open_run
 from tidegate.spark import ingest_driver as staging
 from tidegate.spark.answers import LocalAnswers
-from tidegate.spark.egress_driver import attempt
+from tidegate.spark.egress_driver import attempt_sending
 from tidegate.spark.egress_job import SENDING, EgressJob
 from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.session import configure
@@ -70,7 +70,7 @@ class EgressPipeline:
             "name": "out", "kind": "egress", "lake": str(self.home / "ledger"), "settle": 0,
             "target": {"topic": self.topic},
         }  # fmt: skip
-        spec = parse({**form, **self.settings})
+        spec = parse_spec({**form, **self.settings})
         assert isinstance(spec, Egress)
         return spec
 
@@ -91,13 +91,13 @@ class EgressPipeline:
         }  # fmt: skip
         (self.home / "pipelines").mkdir(exist_ok=True)
         (self.home / "pipelines/lake.yaml").write_text(json.dumps(form))
-        spec = parse(form)
+        spec = parse_spec(form)
         assert isinstance(spec, Ingest)
         session = configure(self.spark.newSession())
 
         def do(job: IngestJob, _: Path) -> None:
             for chunk in job.chunks:
-                staging.stage(session, job, chunk)
+                staging.stage_chunk(session, job, chunk)
 
         run = Run(
             spec, self.kafka, "dag", run_id, date(2026, 1, 1), asked=asked, stores=STORES,
@@ -107,7 +107,7 @@ class EgressPipeline:
 
     def submit(self, job: EgressJob, directory: Path) -> None:
         self.jobs.append(job)
-        if attempt(self.spark, job, LocalAnswers(directory)):
+        if attempt_sending(self.spark, job, LocalAnswers(directory)):
             raise StageFailed("the application ended with 1", exit_code=1)
 
     def run_all(
@@ -126,7 +126,7 @@ class EgressPipeline:
 
     def release(self, how: Literal["resend", "declare sent"]) -> None:
         run = self.run("any")
-        release(self.spec, run.store(), None, how, "looked", engine=run.engine, run="me")
+        release_claim(self.spec, run.store(), None, how, "looked", engine=run.engine, run="me")
 
     def fold(self) -> Fold:
         run = self.run("any")

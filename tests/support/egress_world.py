@@ -25,7 +25,7 @@ from tidegate.lake import committing
 from tidegate.lake.deliveries import Delivery
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, Store, open_store
-from tidegate.pipelines.spec import Egress, parse
+from tidegate.pipelines.spec import Egress, parse_spec
 from tidegate.runs.run import EgressRun, OpenRun, open_run
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
 
@@ -72,7 +72,7 @@ class World:
             "name": "out", "kind": "egress", "lake": str(self.home / "lake"), "settle": 0,
             "source": {"path": str(self.home / "in"), "format": "text"}, "target": {"topic": "t"},
         }  # fmt: skip
-        spec = parse({**form, **self.settings})
+        spec = parse_spec({**form, **self.settings})
         assert isinstance(spec, Egress)
         return spec
 

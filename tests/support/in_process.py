@@ -97,7 +97,7 @@ def submit_here(given: Submission, *, master: str, log: Callable[[str], None]) -
         else:
             job = EgressJob.read(job_file)
             job_file.unlink()
-            code = egress_driver.attempt(spark, job, LocalAnswers(job_file.parent))
+            code = egress_driver.attempt_sending(spark, job, LocalAnswers(job_file.parent))
     for line in output:
         log(line)
     if code:

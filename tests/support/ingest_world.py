@@ -18,7 +18,7 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.lake.ledger import Ledger
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import Run
 from tidegate.spark.ingest_job import IngestJob
 
@@ -52,7 +52,7 @@ class World:
     def run(self, run_id: str, **given: Any) -> Run:
         form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(self.root)}
         kafka = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
-        spec = parse(form | {"max_records": 100} | self.settings)
+        spec = parse_spec(form | {"max_records": 100} | self.settings)
         return Run(spec, kafka, "dag", run_id, date(2024, 5, 1), **{**HERE, **given})
 
     def survey(self, *_: object) -> Survey:
@@ -131,7 +131,7 @@ class World:
 def staging_plan(store: Any, job: IngestJob) -> Any:
     from tidegate.lake import plans
 
-    return plans.load(store, job.plan_id)
+    return plans.load_plan(store, job.plan_id)
 
 
 def ranges(*numbers: tuple[int, int]) -> list[int]:

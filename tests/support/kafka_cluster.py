@@ -91,8 +91,8 @@ def _start(
     properties = home / "server.properties"
     lines = (f"{key}={json.dumps(value)[1:-1]}\n" for key, value in settings.items())
     properties.write_text("".join(lines))
-    class_path = ":".join(map(str, jars.paths("kafka-broker")))
-    java = [str(jars.java()), "-Xmx384m", "-XX:+UseSerialGC", "-cp", class_path]
+    class_path = ":".join(map(str, jars.lock_paths("kafka-broker")))
+    java = [str(jars.find_java()), "-Xmx384m", "-XX:+UseSerialGC", "-cp", class_path]
     alone = ["--standalone"] if also else []
     with (home / "log").open("wb") as log:
         subprocess.run(

@@ -103,7 +103,8 @@ def start(home: Path) -> Kdc:
     class_path = os.pathsep.join(map(str, locked_jars.fetched("minikdc")))
     with (home / "log").open("wb") as log:
         port, secret, process = launch_gateway(
-            classpath=class_path, java_path=str(jars.java()), die_on_exit=True, enable_auth=True,
+            classpath=class_path, java_path=str(jars.find_java()), die_on_exit=True,
+            enable_auth=True,
             javaopts=["-Xmx128m", "-XX:+UseSerialGC"], redirect_stderr=log, return_proc=True,
         )  # fmt: skip
     gateway = JavaGateway(

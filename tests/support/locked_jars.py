@@ -9,6 +9,6 @@ from tidegate.launch import jars
 def fetched(name: str) -> list[Path]:
     """Return the jars of the lock `<name>.lock`; the first test that needs them fetches them."""
     lock = Path(__file__).with_name(f"{name}.lock")
-    locked = jars.parse(lock.read_text(), source=lock.name)
-    with mock.patch.object(jars, "read", return_value=locked):
+    locked = jars.parse_lock(lock.read_text(), source=lock.name)
+    with mock.patch.object(jars, "read_lock", return_value=locked):
         return jars.ensure(name)

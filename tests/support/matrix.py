@@ -131,7 +131,7 @@ def environment(row: SparkRow) -> Environment:
 @cache
 def java(version: str) -> Path:
     """Return the JAVA_HOME of a version; raises Missing."""
-    for home in (jars.java().resolve().parents[1], *sorted(_JDKS.glob("*/"))):
+    for home in (jars.find_java().resolve().parents[1], *sorted(_JDKS.glob("*/"))):
         release = home / "release"
         if release.is_file() and f'JAVA_VERSION="{version}.' in release.read_text():
             return home

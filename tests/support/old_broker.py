@@ -20,7 +20,7 @@ from tidegate_local.ports import free_port
 TOO_OLD = "2.7.2"
 """Of the last line without topic ids."""
 LOCKED = ("2.8.2", "3.3.2", "3.9.1")
-LOCAL = next(jar.version for jar in jars.read("kafka-broker") if jar.artifact == "kafka_2.13")
+LOCAL = next(jar.version for jar in jars.read_lock("kafka-broker") if jar.artifact == "kafka_2.13")
 _PATIENCE = 60.0
 _LOG4J = """\
 log4j.rootLogger=INFO, out
@@ -36,7 +36,12 @@ def running(home: Path, version: str) -> Iterator[str]:
     home.mkdir(parents=True)
     names = jars.ensure("kafka-broker") if version == LOCAL else _of(version)
     (home / "log4j.properties").write_text(_LOG4J)
-    java = [str(jars.java()), "-Xmx384m", "-XX:+UseSerialGC", "-Dzookeeper.jmx.log4j.disable=true"]
+    java = [
+        str(jars.find_java()),
+        "-Xmx384m",
+        "-XX:+UseSerialGC",
+        "-Dzookeeper.jmx.log4j.disable=true",
+    ]
     java += [
         f"-Dlog4j.configuration=file:{home}/log4j.properties",
         "-cp",

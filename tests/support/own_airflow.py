@@ -93,7 +93,7 @@ def versions(python: Path) -> dict[str, str]:
     (site,) = python.parents[1].glob("lib/python3*/site-packages")
     has = {each.name: each.version for each in distributions(path=[str(site)])}
     made_of = (python.parents[1] / "pyvenv.cfg").read_text()
-    release = (jars.java().resolve().parents[1] / "release").read_text()
+    release = (jars.find_java().resolve().parents[1] / "release").read_text()
     found = {
         "airflow": has["apache-airflow"],
         "provider": has["apache-airflow-providers-apache-spark"],

@@ -128,7 +128,7 @@ def check(store: LocalStore, plan: Plan, attempt: Attempt, *, probe=no_probe, **
     """Check an attempt; the logs start at 0 unless `log_starts` says otherwise."""
     done = attempts.read_done(store, attempt)
     assert done is not None
-    return attempts.check(
+    return attempts.check_attempt(
         store,
         plan,
         attempt,
@@ -147,7 +147,7 @@ def check(store: LocalStore, plan: Plan, attempt: Attempt, *, probe=no_probe, **
 def seal(store: LocalStore, plan: Plan, name: str = "attempt", *, chunk: int = 0) -> Manifest:
     """Leave a sealed attempt."""
     sealed = check(store, plan, stage(store, plan, name, chunk=chunk))
-    attempts.create(store, sealed)
+    attempts.create_manifest(store, sealed)
     return sealed
 
 

@@ -75,7 +75,7 @@ def _fetched(into: Path) -> Path:
         'transitive="false"><artifact name="trino-server" type="tar.gz" ext="tar.gz"/>'
         "</dependency></dependencies></ivy-module>"
     )
-    command = [jars.java(), "-jar", jars._ivy_jar(None), "-settings", settings, "-ivy", module]
+    command = [jars.find_java(), "-jar", jars._ivy_jar(None), "-settings", settings, "-ivy", module]
     command += ["-confs", "it", "-cache", into / "cache"]
     command += ["-retrieve", into / "[artifact].[ext]"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -93,7 +93,7 @@ def running(
         with (home / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    jars.java(), "-Xmx384m", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
+                    jars.find_java(), "-Xmx384m", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
                     "--add-opens", "java.base/java.lang=ALL-UNNAMED",
                     f"-Dlog4j2.configurationFile={home}/log4j2.properties",
                     f"-Dyarn.log.dir={home}", f"-Djava.io.tmpdir={home}",

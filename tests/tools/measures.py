@@ -33,9 +33,9 @@ DECIDING = ("core/work.py", "core/judge.py", "core/fold.py", "core/checkpoint.py
 _FOLDED = tuple(f"fold.{name}" for name in ("committed", "abandoned", "claims", "released"))
 _STAGED = {"done_path", "manifest_path", "read_done", "read_manifest"}
 AT_THE_ACT = {
-    "lake/attempts.py": {"read_manifest", "read_done", "create"},
+    "lake/attempts.py": {"create_manifest"},
     "lake/committing.py": {"commit_entry"},
-    "lake/deliveries.py": {"read", "create"},
+    "lake/deliveries.py": {"read_delivery", "create_delivery"},
     "lake/sweeping.py": {"_remove"},
     "ingest/sealing.py": {"seal", "_give_up", "delete_unfinished"},
     "ingest/stage.py": {"_sealing", "is_finished"},

@@ -59,7 +59,7 @@ def anchors(text: str) -> set[str]:
 
 
 def test_the_table_of_texts_is_that_of_the_code() -> None:
-    assert value_texts.page() in CONFIGURATION
+    assert value_texts.table_page() in CONFIGURATION
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_the_table_of_tried_brokers() -> None:
         [c.strip() for c in row.split("|")[1:-1]] for row in re.findall(r"^\|.*\|$", table, re.M)
     ]
     tried = {row[0]: tuple(row[2:6]) for row in rows[2:]}
-    spark = {jar.artifact: jar.version for jar in jars.read("spark-kafka")}
+    spark = {jar.artifact: jar.version for jar in jars.read_lock("spark-kafka")}
     python = re.search(r"^kafka-python==(\S+)", (PROJECT / "requirements.lock").read_text(), re.M)
     assert python
     clients = (python[1], spark["kafka-clients"], spark["spark-sql-kafka-0-10_2.13"])
@@ -167,7 +167,7 @@ def test_the_table_of_tried_brokers() -> None:
     assert tried == {old_broker.LOCAL: (*clients, "works; that of the local stack")}
     for version in (old_broker.TOO_OLD, *old_broker.LOCKED):
         name = f"kafka-{version}.lock"
-        locked = jars.parse((PROJECT / "tests/support" / name).read_text(), source=name)
+        locked = jars.parse_lock((PROJECT / "tests/support" / name).read_text(), source=name)
         assert {j.version for j in locked if j.group == "org.apache.kafka"} == {version}
 
 

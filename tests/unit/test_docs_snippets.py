@@ -41,7 +41,7 @@ def test_pipelines_can_be_copied(path: Path, tmp_path: Path) -> None:
     for text in fenced(path.read_text(), "yaml"):
         file = tmp_path / f"{yaml.safe_load(text)['name']}.yaml"
         file.write_text(text)
-        assert pipeline_files.load(file, {"TIDEGATE_LAKE": "/data/lake"}).lake in (
+        assert pipeline_files.load_spec(file, {"TIDEGATE_LAKE": "/data/lake"}).lake in (
             "/data/lake",
             "s3://bucket/lake",
         )

@@ -10,7 +10,7 @@ from tidegate import flows
 from tidegate.errors import ConfigurationError
 from tidegate.maintenance import maintenance_steps
 from tidegate.pipelines.pipeline_files import load_named
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 
 
 def test_every_named_function_exists():
@@ -51,9 +51,9 @@ def test_the_kafka_of_an_egress_lake(tmp_path, monkeypatch):
     text = "name: in\nkind: ingest\ntopics: [t]\nlake: /lake\nkafka: kafka_a\n"
     (tmp_path / "in.yaml").write_text(text)
     form = {"kind": "egress", "lake": "/lake", "target": {"topic": "t", "kafka": "kafka_b"}}
-    of_lake = parse({"name": "out", "source": {"lake": "in"}, **form})
-    of_files = parse({"name": "out", "source": {"path": "/in", "format": "text"}, **form})
-    of_none = parse({"name": "out", "source": {"lake": "gone"}, **form})
+    of_lake = parse_spec({"name": "out", "source": {"lake": "in"}, **form})
+    of_files = parse_spec({"name": "out", "source": {"path": "/in", "format": "text"}, **form})
+    of_none = parse_spec({"name": "out", "source": {"lake": "gone"}, **form})
     asked = []
 
     def kafka_of(spec):
@@ -74,7 +74,7 @@ def test_options_of_the_other_kind_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
     (tmp_path / "a.yaml").write_text("name: a\nkind: ingest\ntopics: [t]\nlake: /lake\n")
     spec = load_named("a")
-    given = flows.options(spec, max_records=7, max_chunks=None, resend=False)
+    given = flows.given_options(spec, max_records=7, max_chunks=None, resend=False)
     assert given == {"max_records": 7}
     with pytest.raises(ConfigurationError, match=": resend is for egress pipelines"):
-        flows.options(spec, resend=True)
+        flows.given_options(spec, resend=True)

@@ -59,7 +59,7 @@ def examined(directory: Path, text: str, environ: dict[str, str] | None = None) 
     path = directory / "p.yaml"
     path.write_text(text)
     assert len(text) <= 128 * 1024
-    bounded(lambda: pipeline_files.examine(path, environ or {}))
+    bounded(lambda: pipeline_files.examine_file(path, environ or {}))
 
 
 # --- pipeline files: each of these stops the parsing of all DAGs ---------------------------------
@@ -107,8 +107,8 @@ def test_a_decimal_of_many_bytes():
         fixed = {"type": "fixed", "name": "f", "size": size, "logicalType": "decimal"}
         field = {"name": "x", "type": {**fixed, "precision": 38}}
         text = json.dumps({"type": "record", "name": "r", "fields": [field]})
-        bounded(lambda text=text: avro_schema.columns(text))
-        assert [str(each.type) for each in avro_schema.columns(text)] == ["DECIMAL(38,0)"]
+        bounded(lambda text=text: avro_schema.columns_of_schema(text))
+        assert [str(each.type) for each in avro_schema.columns_of_schema(text)] == ["DECIMAL(38,0)"]
 
 
 def test_a_glob_of_many_directories():
@@ -122,7 +122,7 @@ def test_a_schema_of_many_columns():
     from tidegate.core import schema
 
     text = ", ".join(f"c{i} INT" for i in range(20_000))
-    bounded(lambda: schema.parse(text))
+    bounded(lambda: schema.parse_columns(text))
 
 
 def test_a_schema_file_that_many_topics_name(tmp_path):
@@ -178,7 +178,7 @@ def test_a_schema_whose_columns_are_all_renamed():
 
     old = [Field(f"customer_{i:05d}", Type("int")) for i in range(1_200)]
     new = [Field(f"kunde_{i:05d}_x", Type("int")) for i in range(1_200)]
-    bounded(lambda: schema.changes(old, new))
+    bounded(lambda: schema.column_changes(old, new))
 
 
 def _avro(depth: int) -> str:
@@ -196,7 +196,9 @@ def test_an_avro_schema_that_names_a_type_again_and_again():
     text = _avro(28)  # 2 KB
 
     def changes() -> None:
-        schema.changes(avro_schema.columns(text), avro_schema.columns(text))
+        schema.column_changes(
+            avro_schema.columns_of_schema(text), avro_schema.columns_of_schema(text)
+        )
 
     bounded(changes)
 

@@ -33,7 +33,7 @@ from tidegate.core.plan import SourceFile
 from tidegate.core.replacement import Replaced
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress.egress_run import early_end
-from tidegate.egress.release import release
+from tidegate.egress.release import release_claim
 from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
@@ -141,8 +141,8 @@ def test_what_is_refused_is_kept(old: World) -> None:
     planned = plan(old.run("next"))
     assert planned.plan.chunks == ()
     sweep(store, old.ledger, run="sweep", grace=0, abandon_after=0)
-    (waits,) = plans.unfinished(store)
-    assert gather_work(store, plans.load(store, waits), old.ledger.fold).sealed.keys() == {0}
+    (waits,) = plans.unfinished_ids(store)
+    assert gather_work(store, plans.load_plan(store, waits), old.ledger.fold).sealed.keys() == {0}
     assert old.ledger.fold.abandoned == set()
 
 
@@ -185,7 +185,7 @@ def test_it_is_committed_once_no_row_contradicts_it(old: World) -> None:
     assert schemas(old) == {INT}
     ingest(old.run("old", **LAST), typed(old))
     assert (schemas(old), old.rows) == ({INT}, {0: ranges((0, 150))})
-    assert plans.unfinished(old.run("any").store()) == []
+    assert plans.unfinished_ids(old.run("any").store()) == []
 
 
 def commit(plan_id: str, start: int, end: int, *digests: str, **others: Any) -> Commit:
@@ -372,7 +372,7 @@ def test_nor_while_nothing_is_committed(sending: Egress) -> None:
     sending.put(a="1")
     with pytest.raises(SendFailed):
         sending.send("one", dies_while_sending)
-    release(
+    release_claim(
         sending.spec,
         flows.store(sending.spec),
         None,
@@ -395,7 +395,9 @@ def test_a_released_claim_may_have_sent(sending: Egress, how: Any) -> None:
     sending.put(a="1")
     with pytest.raises(SendFailed):
         sending.send("one", dies_while_sending)
-    release(sending.spec, flows.store(sending.spec), None, how, "looked", engine=TOY, run="me")
+    release_claim(
+        sending.spec, flows.store(sending.spec), None, how, "looked", engine=TOY, run="me"
+    )
     said = early_end(sending.run("one"))
     assert "nothing" not in said.text, said
     assert said.finished == (how == "declare sent")

@@ -59,14 +59,14 @@ def test_an_old_plan_that_fits(
     # A checkpoint goes on the same.
     from tidegate.lake import checkpoints
 
-    checkpoints.write(store, "p", world.ledger.fold, waiting=[])
+    checkpoints.write_checkpoint(store, "p", world.ledger.fold, waiting=[])
     assert Ledger(store, "p").fold == Ledger(store, "p", whole=True).fold
     world.marks = {0: Watermarks(0, 160, 160)}
     ingest(world.run("next"), typed(world))
-    assert len(decodings.columns(store, world.ledger.fold, ["t"])) >= 1
+    assert len(decodings.decoded_columns(store, world.ledger.fold, ["t"])) >= 1
     asked = {"asked": Replay("t", "r", (0,), "0", "160")}
     ingest(world.run("r", **asked), typed(world))
-    assert plans.unfinished(store) == []
+    assert plans.unfinished_ids(store) == []
 
 
 def test_a_claim_is_resumed_whatever_the_path_is_today(sending: Egress) -> None:

@@ -22,7 +22,7 @@ from tidegate.pipelines.pipeline_files import Examined, examined
 from tidegate.samples.proposed_decoder import decoder
 from tidegate.settings import secrets
 from tidegate.settings.setting import Place
-from tidegate.settings.table import judge
+from tidegate.settings.table import judge_settings
 from tidegate.spark import formats
 
 SECRET = "hunter2secret"
@@ -71,7 +71,7 @@ def test_a_sampled_key_is_never_expanded() -> None:
     for name in (NAME, "TIDEGATE_X"):
         made = decoder([json.dumps({f"${{{name}}}": 1, "n": {f"${{{name}:-x}}": 2}}).encode()])
         assert made is not None
-        text = scaffold.ingest("p", ["t"], "/lake", "kafka_default", {"t": made})
+        text = scaffold.ingest_text("p", ["t"], "/lake", "kafka_default", {"t": made})
         found = examined(text, "p", {name: SECRET})
         assert SECRET not in repr(found)
         assert found.spec is not None
@@ -98,7 +98,7 @@ def test_a_key_with_a_line_end_stays_within_its_comment() -> None:
     columns = formats.of_files("json").propose_columns(
         [json.dumps({"a\nlake: /other": 1}).encode()]
     )
-    text = scaffold.egress("p", "/in/*.json", "json", "t", "/lake", "k", columns)
+    text = scaffold.egress_text("p", "/in/*.json", "json", "t", "/lake", "k", columns)
     assert examined(text, "p", {}).complaints == ()
 
 
@@ -209,7 +209,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize(("name", "value"), REFUSED, ids=range(len(REFUSED)))
 def test_a_secret_is_refused(name: str, value: str) -> None:
-    (complaint,) = judge(Place.SPARK, {name: value}).complaints
+    (complaint,) = judge_settings(Place.SPARK, {name: value}).complaints
     assert secrets.WHY in complaint
     assert value not in complaint
 
@@ -217,7 +217,7 @@ def test_a_secret_is_refused(name: str, value: str) -> None:
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_no_secret_is_accepted(name: str) -> None:
     """Passes today, and must go on doing so."""
-    assert judge(Place.SPARK, {name: ACCEPTED[name]}).complaints == ()
+    assert judge_settings(Place.SPARK, {name: ACCEPTED[name]}).complaints == ()
 
 
 @pytest.mark.parametrize("value", ["a" * 8_000, "eyJ-" * 2_000, "eyJaaaaaaaa." * 600, ".-" * 4_000])
@@ -288,7 +288,7 @@ def test_a_signature_that_is_not_ascii_is_refused(
         triggering_user_name="ann", conf={rights.KEY: signature},
     )  # fmt: skip
     with pytest.raises(TriggerNotPermitted):
-        rights.check({"dag_run": run}, "a")  # type: ignore[typeddict-item]
+        rights.check_rights({"dag_run": run}, "a")  # type: ignore[typeddict-item]
 
 
 @pytest.mark.parametrize("body", [b"[" * 200_000, b'{"conf":' * 200_000])
@@ -321,6 +321,6 @@ def test_a_name_that_is_none_is_not_signed(monkeypatch: pytest.MonkeyPatch) -> N
 )
 @pytest.mark.parametrize("place", [Place.SPARK, Place.SENDING])
 def test_what_spark_or_hadoop_would_expand_is_refused(place: Place, value: str) -> None:
-    (complaint,) = judge(place, {"spark.eventLog.dir": value}).complaints
+    (complaint,) = judge_settings(place, {"spark.eventLog.dir": value}).complaints
     assert "would expand" in complaint
     assert value not in complaint

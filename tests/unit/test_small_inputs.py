@@ -82,7 +82,7 @@ def peeked(monkeypatch: pytest.MonkeyPatch, value: bytes) -> None:
     record = Record(0, b"k", value, 0, 0, ())
     form = peeking._form(0, record)
     found = {"format": 1, "pipeline": "p", "topic": "t", "records": [form]}
-    monkeypatch.setattr(peeking, "peek", lambda *_, **__: found)
+    monkeypatch.setattr(peeking, "peek_records", lambda *_, **__: found)
 
 
 # 1
@@ -122,7 +122,7 @@ def test_keys_that_are_no_columns_are_not_proposed(name: str) -> None:
     assert formats.of_files("json").propose_columns([text]) == "ok STRING, in STRING, only STRING"
     declared = Decoding(Decoder("json", "ok STRING"))
     assert better_than(declared, [text], []) == Decoder("json", columns)
-    file = scaffold.ingest("p", ["t"], "/lake", "k", {"t": Decoder("json", columns)})
+    file = scaffold.ingest_text("p", ["t"], "/lake", "k", {"t": Decoder("json", columns)})
     assert pipeline_files.examined(file, "p", {}).complaints == ()
 
 
@@ -149,7 +149,7 @@ def test_objects_within_objects_are_proposed_as_deep_as_can_be_declared() -> Non
     for _ in range(40):
         value = {"a": value}
     (found,) = sampled_columns.of_objects([json.dumps(value)])
-    assert schema.parse(schema.ddl([found])) == (found,)
+    assert schema.parse_columns(schema.ddl([found])) == (found,)
 
 
 # 4
@@ -194,16 +194,16 @@ def test_a_view_of_a_directory_whose_name_has_signs_of_globs(tmp_path: Path, nam
         pq.write_table(pa.table({"o": [n]}), place / "x.parquet")
     lake = views.Directory("p", f"{tmp_path}/{name}/data/", (), ("topic",))
     with duckdb.connect() as db:
-        db.execute(views.of("duckdb", lake))
+        db.execute(views.view_sql("duckdb", lake))
         assert db.execute("SELECT o FROM p").fetchall() == [(1,)]
-    assert "__globPaths__ 'false'" in views.of("spark", lake)
+    assert "__globPaths__ 'false'" in views.view_sql("spark", lake)
 
 
 def test_a_view_of_a_directory_with_a_backslash() -> None:
     """DuckDB takes it for a slash: there is no glob for it."""
     lake = views.Directory("p", "/a\\b/data/", (), ("topic",))
     with pytest.raises(ConfigurationError, match="DuckDB"):
-        views.of("duckdb", lake)
+        views.view_sql("duckdb", lake)
 
 
 # 6
@@ -355,14 +355,14 @@ def test_the_checker_knows_a_file_that_two_replays_have_replaced(tmp_path: Path)
     both = (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 4))
 
     def commit(plan: Any, files: dict[str, list[int]]) -> int:
-        plans.freeze(store, plan.id, plan, 1, note={})
+        plans.freeze_plan(store, plan.id, plan, 1, note={})
         rows = sum(map(len, files.values()))
         attempt = staged_attempts.stage(store, plan, rows=rows, files={})
         for number, partitions in enumerate(files.values()):
             offsets = [partitions[:n].count(p) for n, p in enumerate(partitions)]
             name = f"topic=t/part-{number:05d}-0.c000.zstd.parquet"
             staged_attempts.write_file(store, attempt.directory, name, partitions, offsets)
-        attempts.create(store, staged_attempts.check(store, plan, attempt))
+        attempts.create_manifest(store, staged_attempts.check(store, plan, attempt))
         return committing.publish_sealed(store, ledger_of(store), plan, run="r")[0]
 
     def again(name: str, *parts: tuple[int, OffsetRange]) -> Any:
@@ -471,4 +471,4 @@ def test_the_number_of_an_entry_with_many_digits(tidegate: Any) -> None:
 
 def test_a_number_of_a_schema_with_many_digits() -> None:
     with pytest.raises(SchemaError, match="a number was expected"):
-        schema.parse(f"a DECIMAL({'1' * 5000})")
+        schema.parse_columns(f"a DECIMAL({'1' * 5000})")

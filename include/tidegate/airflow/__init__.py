@@ -31,11 +31,11 @@ def dags() -> dict[str, DAG]:
     directory. An invalid file has a DAG that shows what is wrong. In a task there are the form
     DAGs, the maintenance DAG and, of the pipelines', only the task's own.
     """
-    from tidegate.orchestration.factory import asked_for, pipeline_dags
+    from tidegate.orchestration.factory import pipeline_dags, wanted_pipelines
     from tidegate.orchestration.form_dags import backfill_dag, replay_dag
     from tidegate.orchestration.maintenance import maintenance_dag
 
-    loaded = asked_for()
+    loaded = wanted_pipelines()
     others = (backfill_dag(loaded), replay_dag(loaded), maintenance_dag())
     return {**pipeline_dags(loaded), **{dag.dag_id: dag for dag in others}}
 

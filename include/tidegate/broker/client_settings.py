@@ -19,7 +19,7 @@ from tidegate.broker.mechanisms import mechanism_of
 from tidegate.core.java_client import DelegationToken, JavaClient, PrivateFiles
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.settings.setting import Place
-from tidegate.settings.table import find
+from tidegate.settings.table import find_setting
 
 # The settings besides those of security, with the names of Airflow's Kafka provider. Nothing else
 # is passed on: a client option can run code (login modules, interceptors).
@@ -102,7 +102,7 @@ class KafkaSettings:
     @property
     def delegation_token(self) -> DelegationToken | None:
         """Return the token with which Spark is to log in. None: with the connection's login."""
-        return delegation_token.of(self.connection, self.extra)
+        return delegation_token.token_of(self.connection, self.extra)
 
     @cached_property
     def ssl_context(self) -> ssl.SSLContext | None:
@@ -203,13 +203,13 @@ def checked(connection: str, extra: Any, *, here: bool = True) -> dict[str, Any]
     # An empty field of a form is a setting that is not given.
     given = {key: value for key, value in extra.items() if value not in (None, "")}
     for old in list(given):
-        setting = find(Place.CONNECTION, str(old))
+        setting = find_setting(Place.CONNECTION, str(old))
         if setting and setting.becomes and setting.becomes not in given:
             given[setting.becomes] = given.pop(old)
             if here:
                 logger.info("connection %s: %s is read as %s", connection, old, setting.becomes)
     complaints = [
-        *security.resolve(given),
+        *security.resolve_aliases(given),
         *_server_complaints(given.get("bootstrap.servers")),
         *security.complaints(given),
         *(security.unusable(given) if here else ()),

@@ -22,7 +22,7 @@ def fields() -> Iterator[Setting]:
             )  # fmt: skip
         elif name in own:
             yield Setting(name=name, place=Place.CONNECTION, why=_WHERE)
-        elif why := security.refusal(name):
+        elif why := security.setting_refusal(name):
             yield Setting(name=name, place=Place.CONNECTION, answer=Answer.REFUSED, why=why)
         else:
             yield Setting(

@@ -19,7 +19,7 @@ from tidegate.errors import BrokerError
 _LEAST = 3  # tries
 
 
-def committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
+def committed_offsets(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
     """Return a group's committed offsets, by topic and partition. None of an unknown group.
 
     Tried three times at least: a fresh broker answers the first request about any group with "not
@@ -40,7 +40,7 @@ def _committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]
     return offsets
 
 
-def commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
+def commit_offsets(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
     """Commit offsets for a group without members. Tried as `committed`.
 
     Raises NotAuthorised, or BrokerError, which names those that were refused.

@@ -17,7 +17,7 @@ NAMES = (_SWITCH, _CLUSTER, _REGEX)
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")  # Spark ends the id at the first dot
 
 
-def of(connection: str, extra: Mapping[str, Any]) -> DelegationToken | None:
+def token_of(connection: str, extra: Mapping[str, Any]) -> DelegationToken | None:
     """Return the token that a checked connection asks for, or None."""
     if not is_on(extra):
         return None

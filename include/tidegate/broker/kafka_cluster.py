@@ -84,7 +84,7 @@ class KafkaCluster(KafkaSettings):
         *,
         first_only: bool,
     ) -> dict[OffsetRange, Scan]:
-        return unreadable.find(self, ranges, isolation, too_late, first_only=first_only)
+        return unreadable.scan_unreadable(self, ranges, isolation, too_late, first_only=first_only)
 
     def expiries(self, ranges: Iterable[OffsetRange], isolation: str) -> dict[tuple[str, int], int]:
         return retention.expiries(self, ranges, isolation)
@@ -103,10 +103,10 @@ class KafkaCluster(KafkaSettings):
         return sampling.largest_mean_size(self, ranges, isolation)
 
     def committed(self, group: str) -> dict[str, dict[int, int]]:
-        return consumer_groups.committed(self, group)
+        return consumer_groups.committed_offsets(self, group)
 
     def commit(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        consumer_groups.commit(self, group, offsets)
+        consumer_groups.commit_offsets(self, group, offsets)
 
     def survey_target(
         self, topics: Iterable[str], *, create_with: int | None, make: bool = True

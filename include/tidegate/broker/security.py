@@ -36,7 +36,7 @@ _REFUSED = {
 _NOT_FOR_BOTH = "not among the security settings that Tidegate can give to both its clients"
 
 
-def resolve(given: dict[str, Any]) -> list[str]:
+def resolve_aliases(given: dict[str, Any]) -> list[str]:
     """Replace aliases and drop settings without effect, in place. Return what contradicts."""
     complaints = []
     for alias, name in ALIASES.items():
@@ -106,7 +106,7 @@ def _unknown(key: str) -> str | None:
     return f"{shown}: {_NOT_FOR_BOTH}{did_you_mean(usual, NAMES)}"
 
 
-def refusal(name: str) -> str | None:
+def setting_refusal(name: str) -> str | None:
     """Return why a setting of this name is refused in a connection. None if it is not."""
     return (_reason(name) or _NOT_FOR_BOTH) if _unknown(name) else None
 

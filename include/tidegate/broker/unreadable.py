@@ -21,7 +21,7 @@ MOST_GAPS = 100
 logger = logging.getLogger(__name__)
 
 
-def find(
+def scan_unreadable(
     settings: KafkaSettings,
     ranges: Iterable[OffsetRange],
     isolation: str,

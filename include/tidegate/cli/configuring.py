@@ -41,11 +41,13 @@ def settings(
 ) -> None:
     """Show which settings of Kafka and Spark a pipeline file takes, and why others not."""
     if name is None:
-        answer(render_settings.document(TABLE), render_settings.print_table, as_json=as_json)
+        answer(
+            render_settings.settings_document(TABLE), render_settings.print_table, as_json=as_json
+        )
     else:
         from tidegate.broker.connection_fields import fields
 
-        found = render_settings.document(named(name, fields()))
+        found = render_settings.settings_document(named(name, fields()))
         answer(found, render_settings.print_named, as_json=as_json)
 
 
@@ -58,7 +60,7 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check pipeline files without network: all complaints at once. Exit 2 if there are any."""
-    paths = [_named(path) for path in files or ()] or pipeline_files.paths()
+    paths = [_named(path) for path in files or ()] or pipeline_files.pipeline_paths()
     if not paths:
         where = pipeline_files.directory()
         raise ConfigurationError(
@@ -74,12 +76,12 @@ def _named(path: Path) -> Path:
     """Return the file of a pipeline that is given by its name. Any other path as it is."""
     if path.is_file() or path.name != str(path) or path.suffix:
         return path
-    return next((each for each in pipeline_files.paths() if each.stem == path.name), path)
+    return next((each for each in pipeline_files.pipeline_paths() if each.stem == path.name), path)
 
 
 def _validated(path: Path) -> dict[str, Any]:
     try:
-        found = pipeline_files.examine(path)
+        found = pipeline_files.examine_file(path)
     except BadFile as error:
         return {"file": printable(str(path)), "complaints": [str(error)], "notices": []}
     unset = (f"{each}: not checked" for each in found.unset)
@@ -95,7 +97,7 @@ def schema(
     output: Annotated[Path | None, typer.Option(help="A file to write; by default stdout.")] = None,
 ) -> None:
     """Print the JSON Schema of pipeline files, for editors."""
-    from tidegate.pipelines.editor_schema import schema as schema_of_files
+    from tidegate.pipelines.editor_schema import editor_schema as schema_of_files
 
     text = json.dumps(schema_of_files(), indent=1)
     if output is None:
@@ -180,9 +182,9 @@ def init(
         raise ConfigurationError(f"give {', '.join(missing)}, or run this in a terminal")
     topics = [each.strip() for each in topics]
     if kind is Kind.INGEST:
-        text = scaffold.ingest(name, topics, lake, kafka)
+        text = scaffold.ingest_text(name, topics, lake, kafka)
         if sample and (decode := _proposed(name, text)):
-            text = scaffold.ingest(name, topics, lake, kafka, decode)
+            text = scaffold.ingest_text(name, topics, lake, kafka, decode)
     elif len(topics) == 1:
         from tidegate.egress.proposal import columns_below
         from tidegate.lake.store import STORES
@@ -191,7 +193,9 @@ def init(
         is_known = source and file_format in get_args(formats.FileFormatName)
         files = formats.of_files(str(file_format)) if is_known else None
         columns = columns_below(str(source), files, STORES) if files else None
-        text = scaffold.egress(name, str(source), str(file_format), topics[0], lake, kafka, columns)
+        text = scaffold.egress_text(
+            name, str(source), str(file_format), topics[0], lake, kafka, columns
+        )
     else:
         raise ConfigurationError("give one --topic: several need target.topics in the file")
     _write(name, text)

@@ -112,7 +112,7 @@ def until(time: str | None) -> str:
     return f"in {duration(seconds)}" if seconds > 0 else "now"
 
 
-def since(time: str) -> str:
+def time_since(time: str) -> str:
     """Return how long ago an ISO time was: `2h 3m`."""
     return duration((now() - datetime.fromisoformat(time)).total_seconds())
 

@@ -129,16 +129,16 @@ def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Check everything that a run needs. Each warning and failure names its fix."""
     from tidegate.doctor import machine
-    from tidegate.doctor.check import Check, examine, failure
+    from tidegate.doctor.check import Check, failure, run_checks
 
-    checks = machine.checks()
+    checks = machine.machine_checks()
     try:
-        for name in [pipeline] if pipeline else pipeline_files.names():
+        for name in [pipeline] if pipeline else pipeline_files.pipeline_names():
             checks += _checks_of(name)
     except ConfigurationError as error:  # there is no directory of pipelines
         what, _, fix = str(error).partition("; ")
         checks.append(Check("pipelines", lambda: iter([failure("pipelines", what, fix)])))
-    found = examine(checks)
+    found = run_checks(checks)
     answer(found, _print_doctor, as_json=as_json)
     raise typer.Exit(3 if found["failures"] else 0)
 
@@ -207,5 +207,7 @@ def _run_step(
         load = pipeline_files.load_named if "egress" in step.kinds else pipeline_files.load_ingest
         answer(do(load(pipeline)), show, as_json=as_json)
         return documents, worst(0, *problems)
-    code = print_each(flows.for_each(pipeline_files.names(), do, step.kinds), show, as_json=as_json)
+    code = print_each(
+        flows.for_each(pipeline_files.pipeline_names(), do, step.kinds), show, as_json=as_json
+    )
     return documents, worst(code, *problems)

@@ -25,9 +25,9 @@ Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
 @app.command("show")
 def show_offsets(pipeline: Pipeline, as_json: Json = False) -> None:
     """Show the ledger's cursors in Spark's form, origins, gaps, and earlier topic ids."""
-    from tidegate.maintenance.cursor_moves import show
+    from tidegate.maintenance.cursor_moves import show_cursors
 
-    answer(show(pipeline_files.load_ingest(pipeline)), _print_offsets, as_json=as_json)
+    answer(show_cursors(pipeline_files.load_ingest(pipeline)), _print_offsets, as_json=as_json)
 
 
 def _print_offsets(document: Mapping[str, Any]) -> None:

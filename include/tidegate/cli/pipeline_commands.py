@@ -55,7 +55,9 @@ def run_pipeline(
 ) -> None:
     """Ingest new records. Egress: send unsent data."""
     spec = pipeline_files.load_named(pipeline)
-    options = flows.options(spec, max_records=max_records, max_chunks=max_chunks, resend=resend)
+    options = flows.given_options(
+        spec, max_records=max_records, max_chunks=max_chunks, resend=resend
+    )
     carry_out(new_run(spec, run_id, **options), run_id=run_id, replan=replan, as_json=as_json)
 
 
@@ -65,14 +67,14 @@ def status(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     if pipeline:
         answer(_status(pipeline_files.load_named(pipeline)), render.print_status, as_json=as_json)
         return
-    states = flows.for_each(pipeline_files.names(), _status)
+    states = flows.for_each(pipeline_files.pipeline_names(), _status)
     raise typer.Exit(render.print_each(states, render.print_status, as_json=as_json))
 
 
 @app.command("files")
 def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
     """List committed files, including those not yet in `data/`."""
-    from tidegate.ingest.status import files as files_of
+    from tidegate.ingest.status import lake_files as files_of
 
     spec = pipeline_files.load_ingest(pipeline)
     answer(files_of(spec, flows.store(spec)), render.print_lake_files, as_json=as_json)
@@ -89,7 +91,7 @@ def verify(
     """Check that ledger, manifests, files and footers agree. Exit 3 if they differ."""
     spec = pipeline_files.load_named(pipeline)
     broker = kafka(spec) if against_kafka else None
-    findings = flows.of(spec).verify(spec, flows.store(spec), broker, note)
+    findings = flows.flow_of(spec).verify(spec, flows.store(spec), broker, note)
     answer(findings, render.print_findings, as_json=as_json)
     raise typer.Exit(3 if findings["differences"] else 0)
 
@@ -112,7 +114,7 @@ def release(
 ) -> None:
     """End an egress claim whose sender cannot be proven dead, or whose plan cannot go on."""
     from tidegate.egress.release import declare_late
-    from tidegate.egress.release import release as end_claim
+    from tidegate.egress.release import release_claim as end_claim
     from tidegate.lake.store import STORES
 
     spec = pipeline_files.load_named(pipeline)
@@ -142,4 +144,4 @@ def release(
 
 
 def _status(spec: Spec) -> dict[str, Any]:
-    return flows.of(spec).status(spec, kafka)
+    return flows.flow_of(spec).status(spec, kafka)

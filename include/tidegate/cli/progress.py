@@ -38,13 +38,13 @@ def shown(doing: str) -> Iterator[OnProgress]:
                 task, doing = display.add_task("", total=None), progress.doing
             total = progress.all_records if progress.all_chunks else None
             display.update(
-                task, description=text(progress), completed=progress.records, total=total
+                task, description=progress_text(progress), completed=progress.records, total=total
             )
 
         yield show
 
 
-def text(progress: StepProgress) -> str:
+def progress_text(progress: StepProgress) -> str:
     """Return a progress in words: `staging: 1 of 2 chunks, 500 of 800 records, 12.3 kB`."""
     parts = []
     if progress.all_chunks:

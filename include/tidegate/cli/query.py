@@ -31,7 +31,7 @@ from tidegate.core.printable import CONTROL, printable, printable_name
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import pipeline_files
-from tidegate.runs.requested_windows import absolute
+from tidegate.runs.requested_windows import absolute_edge
 
 app = typer.Typer()
 MOST = 1_000
@@ -78,7 +78,7 @@ def sql(
 
 def _entry_or_time(text: str, zone: str) -> int | datetime:
     """Return what `--at` says; ConfigurationError for anything else."""
-    said = absolute(text, zone) or ""
+    said = absolute_edge(text, zone) or ""
     try:
         if said.isdecimal():
             return int(said)
@@ -136,14 +136,14 @@ def peek(
     """Show some records of a topic, as people read them. Nothing is read into the lake."""
     from tidegate.orchestration.command_connections import kafka, spark
     from tidegate.runs.topics import choose_topic
-    from tidegate.samples.peek import peek as records_of
     from tidegate.samples.peek import peek_in_lake
+    from tidegate.samples.peek import peek_records as records_of
 
     if decode and in_lake:
         raise ConfigurationError("give --decode or --lake, not both: the lake has its columns")
     spec = pipeline_files.load_ingest(pipeline)
     named = choose_topic(spec.name, spec.topics, topic)
-    begin = absolute(start, zone)
+    begin = absolute_edge(start, zone)
     if in_lake:
         found = peek_in_lake(
             spec, flows.store(spec), named, partition=partition, start=begin, most=most

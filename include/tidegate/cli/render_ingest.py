@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidegate.broker.client_settings import described
-from tidegate.cli.console import Document, bold, note, say, say_columns, since, until
+from tidegate.cli.console import Document, bold, note, say, say_columns, time_since, until
 from tidegate.core.offsets import bounds
 from tidegate.core.partition import LeftOut
 from tidegate.core.wording import counted
@@ -190,7 +190,7 @@ def _problems(state: Document) -> Iterator[str]:
             if values["high"] is not None and values["high"] > values["end"]:
                 hidden = counted(values["high"] - values["end"], "offset")
                 opened = values["open_since"]
-                age = f"for {since(opened)}" if opened else "since an unknown time"
+                age = f"for {time_since(opened)}" if opened else "since an unknown time"
                 yield f"{topic}-{p}: {hidden} behind a transaction that is open {age}"
     for each in state["problems"]:
         yield str(LeftOut.from_json(each))
@@ -210,7 +210,7 @@ def _undecodable(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 def print_last_entry(entry: Document | None) -> None:
     """Print which run has written to a ledger last, and when."""
     if entry:
-        age = since(entry["at"])
+        age = time_since(entry["at"])
         say(f"  last change: {entry['kind']} #{entry['n']}, {age} ago, by {entry['run']}")
 
 

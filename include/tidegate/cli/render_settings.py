@@ -11,7 +11,7 @@ from tidegate.core.wording import counted
 from tidegate.settings.setting import Answer, Place, Setting, values
 
 
-def document(settings: Iterable[Setting]) -> dict[str, Any]:
+def settings_document(settings: Iterable[Setting]) -> dict[str, Any]:
     """Return settings in their JSON form."""
     forms = [
         {

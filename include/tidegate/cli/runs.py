@@ -77,7 +77,7 @@ def carry_out(
 
 def _carry_out(run: Run | EgressRun, run_id: str | None, *, replan: bool, as_json: bool) -> None:
     began = time.monotonic()
-    flow, printers, spark = flows.of(run.spec), PRINTERS[run.spec.kind], spark_of(run.spec)
+    flow, printers, spark = flows.flow_of(run.spec), PRINTERS[run.spec.kind], spark_of(run.spec)
 
     def submit(given: Submission) -> None:
         from tidegate.launch import spark_submit
@@ -122,14 +122,14 @@ def _carry_out(run: Run | EgressRun, run_id: str | None, *, replan: bool, as_jso
 
 def explain(run: Run | EgressRun, *, as_json: bool) -> None:
     """Print what a run would do, without doing it."""
-    explained = flows.of(run.spec).explain(run, spark_of(run.spec), kafka)
+    explained = flows.flow_of(run.spec).explain(run, spark_of(run.spec), kafka)
     answer(explained, PRINTERS[run.spec.kind].explained, as_json=as_json)
 
 
 def _waiting(spec: Egress) -> dict[str, Any] | None:
     """Return what the source has left. None if that cannot be told."""
     try:
-        waiting: dict[str, Any] | None = flows.of(spec).status(spec, kafka)["waiting"]
+        waiting: dict[str, Any] | None = flows.flow_of(spec).status(spec, kafka)["waiting"]
     except TidegateError:
         return None
     return waiting
@@ -159,7 +159,7 @@ def _signals_raise() -> Iterator[None]:
 def _with_kept(run: Run | EgressRun, error: Exception) -> Exception:
     """Add to an error what the run has kept, and the command that goes on."""
     try:
-        kept = None if _store_is_away(error) else flows.of(run.spec).early_end(run)
+        kept = None if _store_is_away(error) else flows.flow_of(run.spec).early_end(run)
     except Exception:  # whatever it is, it must not hide the cause
         kept = None
     if kept is None:

@@ -79,7 +79,7 @@ def explain_run(
         _explain_sample(pipeline_files.load_ingest(pipeline), sample, as_json=as_json)
         return
     spec = pipeline_files.load_named(pipeline)
-    options = flows.options(spec, max_records=max_records, max_chunks=max_chunks)
+    options = flows.given_options(spec, max_records=max_records, max_chunks=max_chunks)
     explain(new_run(spec, "explain", **options), as_json=as_json)
 
 
@@ -135,15 +135,15 @@ def backfill_window(
     as_json: Json = False,
 ) -> None:
     """Ingest the offsets of a window that are not in the lake. Live runs are not affected."""
-    from tidegate.runs.requested_windows import absolute, parsed_ranges
+    from tidegate.runs.requested_windows import absolute_edge, parsed_ranges
     from tidegate.runs.topics import choose_topic
 
     spec = pipeline_files.load_ingest(pipeline)
     asked = Backfill(
         topic=(topic or "") if ranges else choose_topic(spec.name, spec.topics, topic),
         partitions=_numbers(partitions),
-        start=absolute(start, zone),
-        end=absolute(end, zone),
+        start=absolute_edge(start, zone),
+        end=absolute_edge(end, zone),
         ranges=parsed_ranges(ranges or ()),
         fill_gaps=fill_gaps,
         chunk_size=chunk_size,
@@ -184,14 +184,15 @@ def replay_window(
     as_json: Json = False,
 ) -> None:
     """Ingest: read a window again and replace its files. Egress: send a window or files again."""
-    from tidegate.runs.requested_windows import absolute
+    from tidegate.runs.requested_windows import absolute_edge
 
     spec = pipeline_files.load_named(pipeline)
     given = {
         "id": replay_id, "partitions": _numbers(partitions), "where": where,
-        "start": absolute(start, zone), "end": absolute(end, zone), "files": tuple(sent or ()),
+        "start": absolute_edge(start, zone), "end": absolute_edge(end, zone),
+        "files": tuple(sent or ()),
     }  # fmt: skip
-    settings = flows.of(spec).replay(spec, topic, kafka, given)
+    settings = flows.flow_of(spec).replay(spec, topic, kafka, given)
     run = new_run(spec, run_id, dag_id="tidegate_replay", **settings)
     carry_out(run, dry_run=dry_run, as_json=as_json)
 

@@ -36,7 +36,7 @@ FROM_THE_LEDGER = {"topic": "string", "topic_id": "string"}
 """What readers add to the rows of a file, with its type: no file has it."""
 
 
-def ddl() -> str:
+def data_file_ddl() -> str:
     """Return the columns as Spark's DDL. A file of an earlier format reads as null where it has
     none.
     """

@@ -42,7 +42,7 @@ class Decoder(Document):
     @property
     def fields(self) -> Fields:
         """The fields of a key or a value, without the prefix. SchemaError for a wrong schema."""
-        return schema.parse(self.schema)
+        return schema.parse_columns(self.schema)
 
     @property
     def columns(self) -> Fields:
@@ -84,7 +84,7 @@ class Decoding(StoredDocument):
         return found
 
 
-def of_topic(declared: Mapping[str, Decoding], topic: str) -> Decoding | None:
+def decoding_of_topic(declared: Mapping[str, Decoding], topic: str) -> Decoding | None:
     """Return how a topic is decoded: as declared for it, or for all others, or not at all."""
     return declared.get(topic) or declared.get(ANY_TOPIC)
 
@@ -93,7 +93,7 @@ def changes(old: Decoding, new: Decoding | None) -> list[str]:
     """Return why rows of `new` cannot stand beside rows of `old`. Nothing if they can."""
     if new is None:
         return ["its records were decoded, and are not any more: keep `decode` for it"]
-    found = schema.changes(old.columns, new.columns)
+    found = schema.column_changes(old.columns, new.columns)
     for column, before in old.decoders.items():
         now = new.decoders.get(column)
         if now and before.by_place and now.by_place:
@@ -121,7 +121,7 @@ def in_plan(decodings: Mapping[str, Decoding]) -> list[dict[str, Any]]:
     return [{"topics": named, **decodings[named[0]].to_json()} for named in alike]
 
 
-def of_plan(plan: Plan) -> dict[str, Decoding]:
+def decodings_of_plan(plan: Plan) -> dict[str, Decoding]:
     """Return the decoding of each topic that a frozen plan decodes.
 
     Raises OtherFormat for a key that is not known here: without it, values would be other values.

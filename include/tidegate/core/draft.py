@@ -75,7 +75,7 @@ def draft_live(
     """
     draft = Draft()
     for topic, now in topics.items():
-        if whole := partition.of_topic(topic, fold.topic_ids.get(topic), now):
+        if whole := partition.topic_problem(topic, fold.topic_ids.get(topic), now):
             draft.left_out.append(whole)
             continue
         assert now.topic_id is not None
@@ -119,7 +119,7 @@ def known_progress(fold: Fold, topic_id: str, origins: Mapping[int, int]) -> dic
 
 def problems(fold: Fold, topic: str, now: TopicState) -> list[LeftOut]:
     """Return what a live run would exclude of a topic now, or skip if it has expired."""
-    if whole := partition.of_topic(topic, fold.topic_ids.get(topic), now):
+    if whole := partition.topic_problem(topic, fold.topic_ids.get(topic), now):
         return [whole]
     assert now.topic_id is not None
     recorded = fold.origins.get(now.topic_id)

@@ -8,7 +8,7 @@ _BUCKET = re.compile(r"s3://[A-Za-z0-9][A-Za-z0-9._-]*(/|\Z)")
 _S3 = {"s3a", "s3n", "S3"}
 
 
-def complaint(path: str) -> str | None:
+def location_complaint(path: str) -> str | None:
     """Return why an absolute path or a URL is none that Tidegate reads and writes. None if it is.
 
     Only its form is judged.

@@ -57,7 +57,7 @@ class ParquetSettings(Document):
     @property
     def fields(self) -> tuple[PartitionField, ...]:
         """The levels of directories that depend on rows; ValueError as `parse`."""
-        return tuple(parse(each) for each in self.partition_by if each not in DEFAULT)
+        return tuple(parse_field(each) for each in self.partition_by if each not in DEFAULT)
 
     def directories(self, window_date: str, of_rows: Iterable[str]) -> list[str]:
         """Return the directories of a data file below that of its topic, by those that depend on
@@ -85,7 +85,7 @@ class PartitionField(NamedTuple):
         return f"{self.column}_{_SUFFIXES.get(self.transform, self.transform)}"
 
 
-def parse(text: str) -> PartitionField:
+def parse_field(text: str) -> PartitionField:
     """Return a field of a text such as `day(timestamp)`; ValueError for anything else."""
     found = _CALL.fullmatch(text)
     if not found:
@@ -104,7 +104,7 @@ def parse(text: str) -> PartitionField:
 
 def normalised(partition_by: Iterable[str]) -> tuple[str, ...]:
     """Return `partition_by` in one form for each meaning; ValueError as `parse`."""
-    return tuple(each if each in DEFAULT else str(parse(each)) for each in partition_by)
+    return tuple(each if each in DEFAULT else str(parse_field(each)) for each in partition_by)
 
 
 def complaints(partition_by: Sequence[str], known: Sequence[Fields]) -> list[str]:
@@ -112,7 +112,7 @@ def complaints(partition_by: Sequence[str], known: Sequence[Fields]) -> list[str
     if partition_by[:1] != (TOPIC,):
         return [f"must begin with {TOPIC}: the rows of a file are of one topic"]
     try:
-        fields = [parse(each) for each in partition_by if each not in DEFAULT]
+        fields = [parse_field(each) for each in partition_by if each not in DEFAULT]
     except ValueError as error:
         return [str(error)]
     found = []
@@ -151,10 +151,12 @@ def unsortable(sort_by: Iterable[str], known: Sequence[Fields]) -> list[str]:
 
 def by_name(decoded: Fields) -> dict[str, str]:
     """Return the types of a data file's columns by name, with the `decoded` ones."""
-    return {name: kind.name for name, kind in (*schema.parse(columns.ddl()), *decoded)}
+    return {
+        name: kind.name for name, kind in (*schema.parse_columns(columns.data_file_ddl()), *decoded)
+    }
 
 
-def typed(level: str) -> str:
+def typed_directory(level: str) -> str:
     """Return a level of directories as a column of DDL, with the type of its values."""
     is_date = level == WINDOW_DATE or level.endswith("_day")
     return f"{level} {'DATE' if is_date else 'STRING'}"

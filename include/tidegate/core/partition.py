@@ -114,7 +114,7 @@ class TopicState:
         )
 
 
-def of_topic(topic: str, known_id: str | None, now: TopicState) -> LeftOut | None:
+def topic_problem(topic: str, known_id: str | None, now: TopicState) -> LeftOut | None:
     """Return why no partition of a topic can be read. None if each is judged alone.
 
     `known_id` is the topic id that the ledger follows, None if it was never read. Such a topic is
@@ -174,9 +174,9 @@ def expired(topic: str, partition: int, unseen: Intervals) -> LeftOut:
     return LeftOut(topic, partition, Reason.EXPIRED, numbers)
 
 
-def of_range(r: OffsetRange, topic_id: str, now: TopicState) -> LeftOut | None:
+def range_problem(r: OffsetRange, topic_id: str, now: TopicState) -> LeftOut | None:
     """Return why a range that was planned of a topic id cannot be read as a whole."""
-    if whole := of_topic(r.topic, topic_id, now):
+    if whole := topic_problem(r.topic, topic_id, now):
         return whole
     if r.partition in now.leaderless:
         return LeftOut(r.topic, r.partition, Reason.NO_LEADER)

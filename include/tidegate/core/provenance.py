@@ -28,7 +28,7 @@ class Provenance(NamedTuple):
     row: int
 
 
-def of(headers: Iterable[tuple[str, bytes | None]]) -> Provenance | None:
+def provenance_of(headers: Iterable[tuple[str, bytes | None]]) -> Provenance | None:
     """Return what the last header of this name says, or None if it is missing or not ours."""
     last = None
     for name, value in headers:

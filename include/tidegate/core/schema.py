@@ -73,7 +73,7 @@ def ddl(fields: Sequence[Field]) -> str:
 
 
 @functools.lru_cache(maxsize=1024)  # many pipelines have the same
-def parse(text: str) -> Fields:
+def parse_columns(text: str) -> Fields:
     """Return the columns of a text such as `id BIGINT, tags ARRAY<STRING>`. SchemaError if wrong.
 
     The text is that of Spark's `CREATE TABLE`, without NOT NULL and DEFAULT. COMMENT is ignored.
@@ -85,7 +85,7 @@ def parse(text: str) -> Fields:
     return fields
 
 
-def changes(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
+def column_changes(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
     """Return which changes of columns cannot be read together with rows of before.
 
     A column may be added. An integer, a float and a decimal may be widened. By name, whatever the

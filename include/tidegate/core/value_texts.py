@@ -71,7 +71,7 @@ def plain_decimal(kind: Type) -> str:
     return rf"-?{whole}(?:\.{behind}0*+)?" if scale else rf"-?{whole}(?:\.0++)?"
 
 
-def page() -> str:
+def table_page() -> str:
     """Return the table of docs/configuration.md."""
     names: dict[TextRule, list[str]] = {}
     for name, rule in RULES.items():

@@ -51,7 +51,7 @@ def failure(check: str, says: str, fix: str) -> Line:
     return Line(check, "failure", says, fix)
 
 
-def examine(checks: Sequence[Check]) -> dict[str, Any]:
+def run_checks(checks: Sequence[Check]) -> dict[str, Any]:
     """Run all checks in parallel and return their lines, in order. One that raises is a failure."""
     with ThreadPoolExecutor(_THREADS) as pool:
         lines = [line for of_check in pool.map(_run, checks) for line in of_check]

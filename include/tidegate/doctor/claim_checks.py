@@ -50,7 +50,7 @@ def _finishes(spec: Egress, store: Store, claim: Claim) -> str:
     """Return the command that finishes a claim whose sender is dead. No run finishes a replay."""
     if claim.lane != REPLAY:
         return f"`tidegate run {spec.name}`, or the next run: it finishes that plan"
-    replay = plans.load(store, claim.plan_id).replay or {"id": "…", "asked": {}}
+    replay = plans.load_plan(store, claim.plan_id).replay or {"id": "…", "asked": {}}
     asked = {"replay-id": replay["id"], **replay["asked"]}
     if numbers := asked.get("partitions"):
         asked["partitions"] = ",".join(map(str, numbers))

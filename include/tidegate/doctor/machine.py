@@ -21,7 +21,7 @@ _LOW, _TOO_LOW = 5 << 30, 500 << 20  # bytes free: for Spark's shuffle and logs;
 _RELEASED = 1_704_067_200  # 2024-01-01. An earlier clock was never set
 
 
-def checks() -> list[Check]:
+def machine_checks() -> list[Check]:
     """Return the checks. None needs a network."""
     return [
         Check("pyspark", pyspark_pair),
@@ -55,7 +55,7 @@ def pyspark_pair() -> Iterator[Line]:
 
 def java() -> Iterator[Line]:
     """Check that Java is 17 or 21, which Spark 4 runs on."""
-    path = jars.java()
+    path = jars.find_java()
     done = subprocess.run(
         [path, "-version"],
         env={**os.environ, **environment.withheld()},
@@ -76,7 +76,7 @@ def java() -> Iterator[Line]:
 
 def spark_jars() -> Iterator[Line]:
     """Compare the jars with the lock file, and the connector's version with Spark's."""
-    locked = jars.read("spark-kafka")
+    locked = jars.read_lock("spark-kafka")
     directory = jars.cache_dir() / "jars"
     with jars.cache_errors():
         wrong = [jar.file for jar in locked if not jars.is_valid(directory / jar.file, jar)]

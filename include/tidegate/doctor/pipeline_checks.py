@@ -261,7 +261,7 @@ def _deploy_mode(
 ) -> Iterator[Line]:
     """Report why applications could not run in cluster mode, if they are to."""
     if kafka and spark and spark.is_cluster:
-        cluster_mode.refuse(spark, kafka, spec.spark.settings)
+        cluster_mode.refuse_cluster_mode(spark, kafka, spec.spark.settings)
         for notice in cluster_mode.notices(open_store(spec.lake, spec.name), spark):
             yield ok("deploy mode", notice)
 

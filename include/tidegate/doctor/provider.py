@@ -23,7 +23,7 @@ def check_provider(conf: Mapping[str, str], spark: SparkConnection = LOCAL) -> I
     """
     own = _given(spark)
     given = list(_local(conf.get("spark.jars", "")))
-    in_spark = _of_spark(spark.home or spark_home.find())
+    in_spark = _of_spark(spark.home or spark_home.find_spark())
     found = [(jar, name) for jar in (*own, *in_spark, *given) for name in providers(jar)]
     if missing := [str(jar) for jar in given if not jar.is_file()]:
         yield failure("provider", f"spark.jars: not there: {', '.join(missing)}", "correct it")
@@ -65,9 +65,9 @@ def _class(content: zipfile.ZipFile, name: str) -> bytes:
 
 def _given(spark: SparkConnection) -> Iterable[Path]:
     if spark.jars == spark_jars.CACHE:
-        locked = jars.read(spark_jars.lock(spark_jars.KAFKA, spark.home))
+        locked = jars.read_lock(spark_jars.lock(spark_jars.KAFKA, spark.home))
         return [jars.cache_dir() / "jars" / jar.file for jar in locked]
-    return spark_jars.files(spark.jars, spark_jars.KAFKA, spark.home)
+    return spark_jars.jar_files(spark.jars, spark_jars.KAFKA, spark.home)
 
 
 def _of_spark(home: Path | None) -> Iterable[Path]:

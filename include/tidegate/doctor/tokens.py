@@ -30,6 +30,6 @@ def check_tokens(
         yield failure("tokens", says, fix)
     if wrong or own is None or (token := own.delegation_token) is None:
         return
-    itself = token_settings.for_master([token], look_up().master)
+    itself = token_settings.tokens_for_master([token], look_up().master)
     by = "Spark itself, by Kerberos," if itself else "the driver"
     yield ok("tokens", f"{by} obtains the token {token.cluster!r} of {', '.join(token.addresses)}")

@@ -22,7 +22,7 @@ def check_yarn(spark: SparkConnection, ask: Ask | None = None) -> Iterator[Line]
         yield failure("spark", says, "set one to the directory with yarn-site.xml")
         return
     try:
-        ask = ask or application_state.client(spark.home or spark_home.home())
+        ask = ask or application_state.yarn_client(spark.home or spark_home.home())
         application_state.tagged(_TAG, ask)
     except OSError as error:
         fix = f"start it, or correct yarn-site.xml in {named[0]}"

@@ -11,7 +11,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
 from tidegate.egress.byte_settings import byte_settings, judged_by, line_ends
-from tidegate.egress.lake_source import SourceLake, Unsent, open_lake, read_unsent
+from tidegate.egress.lake_source import SourceLake, Unsent, open_source_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
 from tidegate.lake.store_protocol import SourceFiles, Store, Stores
@@ -70,7 +70,7 @@ def read_backlog(
                 "lake does not change"
             )
         return _lake_backlog(
-            spec, open_lake(spec.source.lake, stores, pipelines), fold, compacted=compacted
+            spec, open_source_lake(spec.source.lake, stores, pipelines), fold, compacted=compacted
         )
     assert spec.source.path is not None
     source = stores.source(Root.of(spec.source.path))

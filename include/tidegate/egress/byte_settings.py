@@ -51,7 +51,7 @@ def line_ends(source: SourceSpec) -> str | None:
     return source.file_format.line_ends(source.reader_options) if source.file_format else None
 
 
-def changed(settings: Mapping[str, Any], spec: EgressSpec) -> list[str]:
+def changed_settings(settings: Mapping[str, Any], spec: EgressSpec) -> list[str]:
     """Return the names of a plan's settings that the pipeline has otherwise now."""
     now = byte_settings(spec)
     return [

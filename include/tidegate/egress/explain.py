@@ -11,7 +11,7 @@ from tidegate.egress import proposal
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.planning import preview
 from tidegate.egress.sender import is_dead_here
-from tidegate.runs.client_options import explained
+from tidegate.runs.client_options import explained_options
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import EgressRun, OpenRun
 
@@ -71,7 +71,7 @@ def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) ->
             topic: {"topic_id": each.topic_id or None, "partitions": each.partitions}
             for topic, each in target.items()
         },
-        "settings": explained(run),
+        "settings": explained_options(run),
         "notices": [
             *run.spec.notices,
             *proposal.missing_columns(run, plan),

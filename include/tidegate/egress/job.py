@@ -7,7 +7,7 @@ from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
 from tidegate.core.work import earlier_attempts
-from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_record, window_of
+from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_in_lake, window_of
 from tidegate.egress.planning import root_of
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
@@ -22,7 +22,7 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
     source = plan.byte_settings["source"]
     if lake:
         files, counts = files_and_counts(lake, plan)
-        largest = largest_record(lake, plan)
+        largest = largest_in_lake(lake, plan)
     else:
         root = root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)

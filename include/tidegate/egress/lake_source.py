@@ -34,7 +34,7 @@ class SourceLake:
         return self.ledger.fold
 
 
-def open_lake(name: str, stores: Stores, pipelines: Pipelines) -> SourceLake:
+def open_source_lake(name: str, stores: Stores, pipelines: Pipelines) -> SourceLake:
     """Open the lake of an ingest pipeline, and read its ledger."""
     pipeline = pipelines.load_ingest(name)
     store = stores.open(pipeline.lake, pipeline.name)
@@ -47,7 +47,7 @@ def open_lake_of(plan: Plan, stores: Stores, pipelines: Pipelines) -> SourceLake
 
     SourceChanged if it does not hold all of the plan's window.
     """
-    lake = open_lake(plan.byte_settings["source"]["lake"], stores, pipelines)
+    lake = open_source_lake(plan.byte_settings["source"]["lake"], stores, pipelines)
     window = window_of(plan)
     if not lake.fold.covers(window, plan.topics):  # missing rows would count as sent
         raise SourceChanged(
@@ -89,13 +89,15 @@ def files_and_counts(
     return tuple(files), counts
 
 
-def largest_record(lake: SourceLake, plan: Plan) -> int | None:
+def largest_in_lake(lake: SourceLake, plan: Plan) -> int | None:
     """Return the bytes of the largest record of the commits that hold a plan's window, by their
     manifests. None without rows.
     """
     over = lake.fold.commits_over(window_of(plan), plan.topics)
     entries = [lake.fold.live[n] for n in over]
-    manifests = lake.store.each(lambda entry: attempts.committed(lake.store, entry), entries)
+    manifests = lake.store.each(
+        lambda entry: attempts.committed_manifest(lake.store, entry), entries
+    )
     return max((each.largest for each in manifests if each.largest is not None), default=None)
 
 

@@ -18,7 +18,7 @@ from tidegate.core.source_root import Root, overlap
 from tidegate.core.work import Sending, delivered
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
-from tidegate.egress.byte_settings import byte_settings, changed
+from tidegate.egress.byte_settings import byte_settings, changed_settings
 from tidegate.egress.lake_source import Unsent, window_of
 from tidegate.errors import ConfigurationError, SenderAlive
 from tidegate.lake import plans, sources
@@ -62,11 +62,11 @@ def plan(opened: OpenRun[EgressRun], *, replan: bool = False) -> Planned:
                 sender=dict(claim.sender),
                 plan_id=claim.plan_id,
             )
-        planned = plans.load(store, claim.plan_id)
+        planned = plans.load_plan(store, claim.plan_id)
         _warn_of_other_settings(opened, planned)
     else:
         surveyed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        planned, backlog = draft(opened, record=True)
+        planned, backlog = draft_plan(opened, record=True)
         note = {"surveyed_at": surveyed_at, "takes_all": _takes_all(run, planned, backlog)}
     if current and planned.id == current.plan.id:
         return Planned(current, known=True)
@@ -83,7 +83,7 @@ def _warn_of_other_settings(opened: OpenRun[EgressRun], plan: Plan) -> None:
     """Log what the pipeline's file says now, and an unfinished plan does not have."""
     spec = opened.run.spec
     done = delivered(opened.ledger.fold, plan.id).is_done or not plan.has_work
-    if not done and (names := changed(plan.byte_settings, spec)):
+    if not done and (names := changed_settings(plan.byte_settings, spec)):
         logger.warning(
             "%s: plan %s is frozen, and is sent with its own %s; later plans have what the "
             "pipeline says now",
@@ -117,16 +117,16 @@ def preview(opened: OpenRun[EgressRun]) -> tuple[Plan, Backlog]:
     if living:
         plan, window = living.plan, window_of(living.plan)
         return plan, Backlog(files=plan.files, unsent=Unsent(ranges=window))
-    return draft(opened, record=False)
+    return draft_plan(opened, record=False)
 
 
-def survey(run: EgressRun, *, make: bool = True) -> TargetSurvey:
+def surveyed_target(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     """Survey the target's topics. `make` creates missing ones if the pipeline says so."""
     target = run.spec.target
     return run.kafka.survey_target(target.names, create_with=target.partitions, make=make)
 
 
-def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
+def draft_plan(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     """Return a plan of what one run may send of the backlog, or of a replay's whole window; and the
     backlog.
 
@@ -138,7 +138,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     refuse_contradictions(spec, run.kafka)
     # The window is checked before the target is touched.
     backlog = replay.requested_backlog(opened, run.asked, record=record) if run.asked else None
-    target = survey(run, make=record)
+    target = surveyed_target(run, make=record)
     refuse_another_cluster(spec, run.kafka, fold, target.cluster_id)
     if backlog:  # a replay has an end, so a loop is harmless
         ranges = backlog.unsent.ranges
@@ -156,7 +156,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
             fold,
             max_records,
             resend=run.resend,
-            own=plans.generations(opened.store, run.key) if run.resend else (),
+            own=plans.plan_ids(opened.store, run.key) if run.resend else (),
             compacted=compacted,
         )
         if run.resend and not backlog.taken and fold.sent:
@@ -259,7 +259,7 @@ def _is_claimable(fold: Fold, plan: Plan, stores: Stores) -> bool:
             or (file.name in fold.sent and plan.lane != RESEND)
             for file in plan.files
         )
-        return not any(sent) and not sources.changed(stores.source(root_of(plan)), plan.files)
+        return not any(sent) and not sources.changed_files(stores.source(root_of(plan)), plan.files)
     return not fold.sent_part(window_of(plan), plan.topics)
 
 

@@ -87,7 +87,7 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
                 "Clear the task that runs Spark, or repeat the command with this run id: it sends "
                 "what is missing"
             )
-        match deliveries.commit(ledger, plan, delivery, run=run.run_id):
+        match deliveries.commit_delivery(ledger, plan, delivery, run=run.run_id):
             case Appended(n) | Adopt(n):
                 pass
             case Refused(reason):
@@ -96,10 +96,10 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
                 raise IdentityChanged(f"plan {plan.id}: {reason}; it is sent, and not committed")
             case other:
                 raise PlanDead(f"plan {plan.id}: others have sent a part of it: {other}")
-    variables.show(run.mirror, run.spec, fold)
+    variables.write_variables(run.mirror, run.spec, fold)
     faults.point("caches.half")
     commit = fold.live[n] if n is not None else None
-    delivery = deliveries.read(store, Attempt.of(commit)) if commit else None
+    delivery = deliveries.read_delivery(store, Attempt.of(commit)) if commit else None
     report = reports.short(run, store, frozen, n, commit, delivery)
     note = opened.note(plan)
     report_store.keep(

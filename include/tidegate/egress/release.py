@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tidegate.core.entries import Gap, Release
 from tidegate.core.judge import Lost
-from tidegate.egress.lake_source import open_lake, read_unsent
+from tidegate.egress.lake_source import open_source_lake, read_unsent
 from tidegate.egress.sender import is_alive
 from tidegate.errors import NotClaimed, SenderAlive
 from tidegate.lake.attempts import Attempt
@@ -18,7 +18,7 @@ from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 FORMAT = 1
 
 
-def release(
+def release_claim(
     spec: EgressSpec,
     store: Store,
     plan_id: str | None,
@@ -95,7 +95,7 @@ def declare_late(
     """
     ledger = Ledger(stores.open(spec.lake, spec.name), spec.name)
     name = spec.source.lake
-    lake = open_lake(name, stores, pipelines) if name else None
+    lake = open_source_lake(name, stores, pipelines) if name else None
     late = read_unsent(spec, lake, ledger.fold, in_order=True).late if lake else ()
     if not late:
         raise NotClaimed(

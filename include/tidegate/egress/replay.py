@@ -23,11 +23,11 @@ from tidegate.core.source_root import Root
 from tidegate.core.work import delivered
 from tidegate.egress.backlog import Backlog, unchanged
 from tidegate.egress.byte_settings import line_ends
-from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
+from tidegate.egress.lake_source import SourceLake, Unsent, open_source_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
 from tidegate.lake import boundary_files, deliveries, sources
 from tidegate.lake.ledger import written_at
-from tidegate.runs.boundary_search import Topic, refuse_leaderless, resolve
+from tidegate.runs.boundary_search import Topic, refuse_leaderless, resolve_boundaries
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.replay_id import id_complaints, refuse_another
 from tidegate.runs.requested_windows import without_files
@@ -98,10 +98,10 @@ def requested_backlog(
     if isinstance(asked, FileReplay):
         return _sent_files(opened, asked)
     run = opened.run
-    lake = open_lake(str(run.spec.source.lake), run.stores, run.pipelines)
+    lake = open_source_lake(str(run.spec.source.lake), run.stores, run.pipelines)
     for _ in range(boundary_files.MOST_TRIES):
         ranges, cuts = _resolve_window(run, asked, lake)
-        if not record or all(boundary_files.freeze(lake.store, each) for each in cuts):
+        if not record or all(boundary_files.freeze_boundary(lake.store, each) for each in cuts):
             return Backlog(unsent=Unsent(lake, lake.fold.topic_ids, tuple(ranges)))
     raise LakeUnavailable(
         f"pipeline {run.spec.name!r}: other processes froze times of {asked.topic} first, "
@@ -162,7 +162,7 @@ def _sent_between(
     commits = sorted(n for n, commit in fold.live.items() if commit.lane != REPLAY)
     times = store.each(lambda n: written_at(store, n), commits)
     within = [n for n, at in zip(commits, times, strict=True) if start <= at < end]
-    read = store.each(lambda n: deliveries.committed(store, fold.live[n]), within)
+    read = store.each(lambda n: deliveries.committed_delivery(store, fold.live[n]), within)
     found = {each.file: each.etag for delivery in read for each in delivery.files}
     if not (complaints or found):
         complaints.append("no file was sent in this time")
@@ -211,7 +211,7 @@ def _resolve_window(
             in_kafka = Topic(
                 topic, topic_id, marks, run.source_kafka, lake.store, lake.pipeline.name
             )
-            by_time = resolve(in_kafka, edges.timestamps, complaints)
+            by_time = resolve_boundaries(in_kafka, edges.timestamps, complaints)
         else:
             now = seen.topic_ids.get(topic, "gone")
             complaints.append(

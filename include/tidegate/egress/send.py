@@ -25,7 +25,7 @@ from tidegate.egress.lake_source import (
     late_ranges,
     open_lake_of,
 )
-from tidegate.egress.planning import living_plan, plan, refuse_unordered, root_of, survey
+from tidegate.egress.planning import living_plan, plan, refuse_unordered, root_of, surveyed_target
 from tidegate.errors import (
     IdentityChanged,
     OutOfMemory,
@@ -135,7 +135,7 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
             proof=result["proof"],
             versions={**result["versions"], "tidegate": tidegate.__version__},
         )
-        deliveries.create(store, delivery)
+        deliveries.create_delivery(store, delivery)
         attempts.delete_files(store, delivery.of)
         faults.point("seal.written")
         sent = counted(delivery.rows, "row")
@@ -182,7 +182,7 @@ def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) 
     try:
         _refuse_changed_files(plan, opened.run.stores)
         if opened.run.asked:
-            *earlier, latest = plans.generations(opened.store, opened.run.key)
+            *earlier, latest = plans.plan_ids(opened.store, opened.run.key)
             fold = ledger.refresh()
             others = (each for each in earlier if each != plan.id)
             sent = (each for each in others if not delivered(fold, each).is_unsent)
@@ -319,7 +319,7 @@ def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError 
 
 
 def _refuse_changed_files(plan: Plan, stores: Stores) -> None:
-    if plan.files and (names := sources.changed(stores.source(root_of(plan)), plan.files)):
+    if plan.files and (names := sources.changed_files(stores.source(root_of(plan)), plan.files)):
         raise SourceChanged(
             f"plan {plan.id}: {len(names)} of its files are gone or have changed, {names[0]} among "
             "them. Put them back as they were; or release the claim, if there is one, and start a "
@@ -330,7 +330,7 @@ def _refuse_changed_files(plan: Plan, stores: Stores) -> None:
 
 def check_same_target(run: EgressRun, plan: Plan) -> TargetSurvey:
     """Survey the target again. IdentityChanged if it is not the one that was planned."""
-    now = survey(run, make=False)
+    now = surveyed_target(run, make=False)
     planned = {topic: each.topic_id for topic, each in (plan.target or {}).items()}
     found = {topic: state.topic_id for topic, state in now.topics.items()}
     if found != planned or now.cluster_id != plan.cluster_id:

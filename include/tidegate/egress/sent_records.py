@@ -25,7 +25,7 @@ def records_of(
     `names` are those of the plan's indexes.
     """
     for record in read(target, ISOLATION):
-        said = provenance.of(record.headers)
+        said = provenance.provenance_of(record.headers)
         if said and said.plan == plan_id and said.at < len(names):
             yield names[said.at], said.row, record
 

@@ -107,12 +107,12 @@ def _bad_rows(store: Store, commit: Commit) -> int:
     def count(form: Mapping[str, Any]) -> int:
         return sum(each["bad"] for each in form["files"])
 
-    return json_documents.read(store, commit.manifest.path, count) or 0
+    return json_documents.read_document(store, commit.manifest.path, count) or 0
 
 
 def _claim_to_json(store: Store, claim: Claim) -> dict[str, Any]:
     """Return a claim. `sender_dead` is true only if this machine proves it."""
-    replay = plans.load(store, claim.plan_id).replay or {}
+    replay = plans.load_plan(store, claim.plan_id).replay or {}
     return {
         "plan_id": claim.plan_id,
         "replay": replay["id"] if "asked" in replay else None,  # a --resend has no id of its own

@@ -115,7 +115,7 @@ def _opened(kafka: Kafka, topics: Sequence[str]) -> Iterator[_Target]:
 
 def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> Files | None:
     try:
-        return deliveries.committed(store, commit).files
+        return deliveries.committed_delivery(store, commit).files
     except LakeDamaged as error:
         findings.add(str(error), commit=n, uri=store.uri(commit.manifest.path))
         return None
@@ -124,7 +124,7 @@ def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> Files
 def _names(store: Store, n: int, commit: Commit, findings: Findings) -> Sequence[str] | None:
     """Return what the indexes of a commit's records stand for. None if its plan is damaged."""
     try:
-        plan = plans.load(store, commit.plan_id)
+        plan = plans.load_plan(store, commit.plan_id)
     except LakeDamaged as error:
         findings.add(str(error), commit=n)
         return None
@@ -234,7 +234,7 @@ def _count_later(
             later: Counter[int] = Counter()
             r = OffsetRange(topic, p, start, max(start, marks.high))
             for record in target.read(r, ISOLATION):
-                said = provenance.of(record.headers)
+                said = provenance.provenance_of(record.headers)
                 if said is None or said.plan not in ends:
                     continue
                 n, after = ends[said.plan]

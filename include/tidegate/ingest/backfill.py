@@ -22,17 +22,17 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.partition import LeftOut, Reason, fix, of_topic
+from tidegate.core.partition import LeftOut, Reason, fix, topic_problem
 from tidegate.core.requests import Backfill, DataInterval
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
 from tidegate.lake.store_protocol import Store
-from tidegate.runs.boundary_search import Topic, refuse_leaderless, resolve
+from tidegate.runs.boundary_search import Topic, refuse_leaderless, resolve_boundaries
 from tidegate.runs.run import Run
 from tidegate.runs.spec_protocol import IngestSpec
 
 
-def draft(
+def draft_backfill(
     run: Run, asked: Backfill, store: Store, fold: Fold, seen: Survey, *, replanning: bool
 ) -> Draft:
     """Draft a backfill of a window; WindowRefused lists everything wrong with the request.
@@ -57,7 +57,7 @@ def draft(
         if isinstance(edges.start, datetime):
             complaints += _may_have_expired(fold, topic_id, window, marks, edges.start)
     if complaints:
-        raise refusal(run, topic, complaints)
+        raise window_refusal(run, topic, complaints)
     drafted = draft_window(
         fold, topic_id, window, marks, on_expired=run.spec.on_expired, by=run.run_id
     )
@@ -93,7 +93,7 @@ def _draft_ranges(
             )
         )
     if complaints:
-        raise refusal(run, ", ".join(asked.topics), complaints)
+        raise window_refusal(run, ", ".join(asked.topics), complaints)
     drafted = Draft()
     for part in parts:
         drafted.include(part)
@@ -128,7 +128,7 @@ def draft_dates(
         complaints: list[str] = []
         boundaries = boundaries_at(run, store, seen, topic, [start, end], complaints)
         if complaints:
-            raise refusal(run, topic, complaints)
+            raise window_refusal(run, topic, complaints)
         partitions = sorted(seen.only(run.spec.assign).watermarks[topic])
         window = windows.resolve_ranges(topic, partitions, Edges(start, end), boundaries, [])
         below: list[OffsetRange] = []
@@ -183,11 +183,11 @@ def checked_topic(
     if marks is None or topic_id is None:
         if topic in run.spec.topics:  # else the nearest of these was offered
             near = run.kafka.nearest([topic])
-        raise refusal(run, topic, [*complaints, f"there is no topic {topic}{near}"])
+        raise window_refusal(run, topic, [*complaints, f"there is no topic {topic}{near}"])
     # Which partitions need a leader depends on the request.
     state = replace(seen.state(topic), leaderless=())
-    if problem := of_topic(topic, fold.topic_ids.get(topic), state):
-        raise refusal(run, topic, [*complaints, f"{problem}: {fix(run.spec, problem)}"])
+    if problem := topic_problem(topic, fold.topic_ids.get(topic), state):
+        raise window_refusal(run, topic, [*complaints, f"{problem}: {fix(run.spec, problem)}"])
     assigned = run.spec.partitions_of(topic)
     refuse_leaderless(seen, topic, assigned if requested is None else requested)
     return topic_id, marks
@@ -202,7 +202,7 @@ def boundaries_at(
     in_kafka = Topic(
         topic, seen.topic_ids[topic], seen.watermarks[topic], run.kafka, store, run.spec.name
     )
-    return resolve(in_kafka, times, complaints)
+    return resolve_boundaries(in_kafka, times, complaints)
 
 
 def _edges(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
@@ -235,7 +235,7 @@ def not_among(spec: IngestSpec, topic: str) -> str:
     return f"{topic} is not among its topics {list(spec.topics)}{near}"
 
 
-def refusal(run: Run, topic: str, complaints: list[str]) -> WindowRefused:
+def window_refusal(run: Run, topic: str, complaints: list[str]) -> WindowRefused:
     """Return the error that lists the complaints about a window."""
     listed = "".join(f"\n  - {each}" for each in complaints)
     return WindowRefused(

@@ -104,10 +104,10 @@ def _by_ledger(spec: IngestSpec, topic: str, until: datetime, store: Store, fold
         if commit.lane != "live" or commit.plan_id in seen:
             continue
         seen.add(commit.plan_id)
-        note = plans.note(store, commit.plan_id) or {}
+        note = plans.read_note(store, commit.plan_id) or {}
         if "surveyed_at" not in note or datetime.fromisoformat(note["surveyed_at"]) < until:
             return False
-        if topic in times(spec, plans.load(store, commit.plan_id), note, fold):
+        if topic in times(spec, plans.load_plan(store, commit.plan_id), note, fold):
             return True
     return False
 

@@ -16,7 +16,7 @@ from tidegate.runs.topics import recorded
 logger = logging.getLogger(__name__)
 
 
-def show(spec: IngestSpec, kafka: Kafka, offsets: Offsets) -> None:
+def commit_cursors(spec: IngestSpec, kafka: Kafka, offsets: Offsets) -> None:
     """Commit cursors to the pipeline's group, if it has one. Never raises: logs a warning."""
     if spec.progress_group is None or not offsets:
         return
@@ -26,7 +26,7 @@ def show(spec: IngestSpec, kafka: Kafka, offsets: Offsets) -> None:
         logger.warning("%s: group %s: %s", spec.name, spec.progress_group, error)
 
 
-def reconcile(spec: IngestSpec, kafka: Kafka, fold: Fold) -> dict[str, Any]:
+def reconcile_group(spec: IngestSpec, kafka: Kafka, fold: Fold) -> dict[str, Any]:
     """Commit the cursors if the group differs. Return each partition that did.
 
     `error` is the reason if the broker or the group refused.

@@ -50,7 +50,7 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool 
     spec = run.spec
     refuse_another_cluster(spec, run.kafka, fold, seen.cluster_id)
     if isinstance(run.asked, Replay):
-        return replay.draft(run, run.asked, store, fold, seen)  # has no unreadable records
+        return replay.draft_replay(run, run.asked, store, fold, seen)  # has no unreadable records
     drafted = _draft(run, store, fold, seen, replanning=replanning)
     first_only = spec.on_unreadable == "fail"
     unreadable_records.exclude(
@@ -68,7 +68,7 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
     spec = run.spec
     drafted = None
     if isinstance(run.asked, Backfill):  # WindowRefused takes precedence over UnknownTopic
-        drafted = backfill.draft(run, run.asked, store, fold, seen, replanning=replanning)
+        drafted = backfill.draft_backfill(run, run.asked, store, fold, seen, replanning=replanning)
     unknown = [t for t in run.topics if t not in seen.identities and t not in fold.topic_ids]
     if unknown:
         near = run.kafka.nearest(unknown)

@@ -17,10 +17,10 @@ from tidegate.core.requests import Replay
 from tidegate.core.work import chunks_to_commit, commits_of
 from tidegate.ingest import drafting, file_size
 from tidegate.runs import topics as subscription
-from tidegate.runs.client_options import explained
+from tidegate.runs.client_options import explained_options
 from tidegate.runs.replay_id import refuse_another
 from tidegate.runs.run import OpenRun, Run
-from tidegate.spark.task_size import files, splits
+from tidegate.spark.task_size import count_files, splits
 
 FORMAT = 1
 MANY_TASKS = 100_000  # in a driver of 1 GB
@@ -67,7 +67,7 @@ def explain(opened: OpenRun[Run]) -> dict[str, Any]:
         "topics": _topics(run, fold, seen, draft, plan),
         "gaps": [gap.to_json() for gap in draft.gaps],
         "left_out": [with_fix(run.spec, each) for each in draft.left_out],
-        "settings": explained(run),
+        "settings": explained_options(run),
         "notices": [
             *run.spec.notices,
             *draft.notices,
@@ -95,7 +95,7 @@ def _chunk(
     return {
         "records": sum(map(len, window)),
         "splits": tasks and sum(number for number, _ in tasks),
-        "files": cores and files(window, cores, most, options),
+        "files": cores and count_files(window, cores, most, options),
     }
 
 

@@ -84,7 +84,7 @@ def _newest_files(store: Store, fold: Fold) -> list[LakeFile]:
     if not fold.live:
         return []
     try:
-        return list(attempts.committed(store, fold.live[max(fold.live)]).files)
+        return list(attempts.committed_manifest(store, fold.live[max(fold.live)]).files)
     except LakeDamaged:
         return []  # only the estimate is affected. `verify` reports the damage
 

@@ -14,7 +14,7 @@ from tidegate.core.cluster_answers import Survey
 from tidegate.core.draft import Draft
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost
-from tidegate.core.partition import Reason, of_range
+from tidegate.core.partition import Reason, range_problem
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
 from tidegate.core.work import Standing
@@ -50,7 +50,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     unfinished = [*([current.plan] if current else []), *others]
     kept = [sealing.seal_kept(opened, each) for each in unfinished]
     if publish_unfinished(store, ledger, others, run=run.run_id):
-        variables.show(run.mirror, run.spec, ledger.fold)
+        variables.write_variables(run.mirror, run.spec, ledger.fold)
         kept = [sealing.compared(opened, each) for each in kept]
     run = topics.with_topics(run, ledger.fold)
     variables.refuse_ahead(run.mirror, run.spec, ledger)
@@ -103,9 +103,9 @@ def _warn_of_other_settings(run: Run, plan: Plan) -> None:
         now.append(f"isolation: {spec.isolation}, was {plan.isolation}")
     if gone := sorted(plan.topics.keys() - set(run.topics)):
         now.append(f"topics: without {', '.join(gone)}")
-    decoded = decoding.of_plan(plan)
+    decoded = decoding.decodings_of_plan(plan)
     if other := sorted(
-        t for t in plan.topics if decoded.get(t) != decoding.of_topic(spec.decoding, t)
+        t for t in plan.topics if decoded.get(t) != decoding.decoding_of_topic(spec.decoding, t)
     ):
         now.append(f"decode: another one for {', '.join(other)}")
     was = plan.parquet
@@ -174,7 +174,7 @@ def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) ->
     to_stage = [number for number in found.to_stage if number not in kept.unproven]
     if not to_stage:
         return Living(kept)
-    for wrong in decodings.contradictions(opened.store, fold, plan, to_stage).values():
+    for wrong in decodings.chunk_contradictions(opened.store, fold, plan, to_stage).values():
         return f"newer rows have another `decode`: {wrong[0]}"
     seen = drafting.surveyed(opened.run, sorted(plan.topics))
     return _unreadable_because(opened.run, plan, to_stage, seen) or Living(kept, to_stage, seen)
@@ -188,7 +188,7 @@ def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Surve
     if seen.cluster_id != plan.cluster_id:
         return f"the cluster is {seen.cluster_id}, not {plan.cluster_id}"
     for r in (r for number in chunks for r in plan.chunks[number]):
-        if problem := of_range(r, plan.topics[r.topic], seen.state(r.topic)):
+        if problem := range_problem(r, plan.topics[r.topic], seen.state(r.topic)):
             if problem.reason is Reason.NO_LEADER and plan.replay is not None:
                 # A replay has no next generation.
                 raise BrokerError(f"plan {plan.id}: {problem}; try again when it has one")
@@ -235,7 +235,9 @@ def _recorded_draft(
         draft = drafting.draft(run, store, ledger.fold, seen, replanning=replanning)
         if draft.gaps:
             sealing.refuse_gaps([sealing.compared(opened, each) for each in kept], draft.gaps)
-        if all(boundary_files.freeze(store, each) for each in draft.boundaries) and not any(
+        if all(
+            boundary_files.freeze_boundary(store, each) for each in draft.boundaries
+        ) and not any(
             isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
         ):
             break

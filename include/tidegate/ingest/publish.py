@@ -108,9 +108,9 @@ def publish(opened: OpenRun[Run]) -> Published:
     if plan.chunks and not missing:
         plans.finish(store, plan.id)
     entries = {number: (n, ledger.commit(n)) for number, n in commits.items()}
-    offsets = variables.show(run.mirror, run.spec, ledger.fold)
+    offsets = variables.write_variables(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
-    consumer_group.show(run.spec, run.kafka, offsets)
+    consumer_group.commit_cursors(run.spec, run.kafka, offsets)
     report = reports.short(run, frozen, entries, missing, ledger.fold)
     new = tuple(n for n in commits.values() if n > before)
     note = opened.note(plan)

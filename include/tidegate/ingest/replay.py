@@ -18,14 +18,14 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.replacement import Replaced, replaces_to_json
 from tidegate.core.requests import Replay
-from tidegate.ingest.backfill import boundaries_at, checked_topic, not_among, refusal
+from tidegate.ingest.backfill import boundaries_at, checked_topic, not_among, window_refusal
 from tidegate.lake import attempts
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.replay_id import id_complaints
 from tidegate.runs.run import Run
 
 
-def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Draft:
+def draft_replay(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Draft:
     """Draft a re-ingest; WindowRefused lists everything wrong with the request."""
     topic = asked.topic
     edges = windows.parse_edges(topic, asked.start, asked.end, datetime.now(UTC))
@@ -48,7 +48,7 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
     if not complaints and not chosen:
         complaints.append("the window is empty")
     if complaints:
-        raise refusal(run, topic, complaints)
+        raise window_refusal(run, topic, complaints)
     packed = replacement.pack(chosen, run.chunk_size)
     kept = {"keep_replaced": run.spec.keep_replaced} if run.spec.keep_replaced else {}
     return Draft(
@@ -79,7 +79,7 @@ def _live_tiles(store: Store, fold: Fold, window: list[OffsetRange], topic_id: s
     for n in fold.commits_over(tuple(window), {r.topic: topic_id for r in window}):
         commit = fold.live[n]
         ranges = [r for each_id, r in commit.ranges if each_id == topic_id]
-        files = attempts.committed(store, commit).files
+        files = attempts.committed_manifest(store, commit).files
         tiles += [
             tile
             for tile in tiles_of(n, ranges, files)

@@ -109,7 +109,7 @@ def describe_commit(
     """Add proofs, versions and files to the summary of a commit."""
     store = opened.store
     known = opened.manifests.get(Attempt.of(commit))
-    manifest = known or attempts.committed(store, commit)
+    manifest = known or attempts.committed_manifest(store, commit)
     return {
         **summary,
         "attempt": commit.attempt,

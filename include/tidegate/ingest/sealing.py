@@ -16,7 +16,7 @@ from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Abandon, Gap
 from tidegate.core.judge import Lost
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.partition import Reason, of_range, of_topic
+from tidegate.core.partition import Reason, range_problem, topic_problem
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
 from tidegate.core.work import Standing, chunks_of
@@ -87,7 +87,7 @@ def seal(
     try:
         seen = opened.run.kafka.survey(sorted(plan.topics), plan.isolation)
         if not just_read:
-            refuse_another_cluster(plan, seen)
+            refuse_plan_of_another_cluster(plan, seen)
     except TidegateError as error:
         outcomes.unknown.update(dict.fromkeys(finished, error))
         return
@@ -95,9 +95,9 @@ def seal(
         if attempt.chunk in outcomes.sealed:
             continue
         with _ends(opened, attempt, outcomes):
-            refuse_another_cluster(plan, seen)
+            refuse_plan_of_another_cluster(plan, seen)
             made = _checked(opened, plan, attempt, done, seen, epochs)
-            if attempts.create(opened.store, made):
+            if attempts.create_manifest(opened.store, made):
                 opened.manifests[attempt] = made
                 opened.staged.add(attempt)
             outcomes.sealed.append(attempt.chunk)
@@ -139,11 +139,11 @@ def _checked(
     kafka, window = opened.run.kafka, plan.chunks[attempt.chunk]
     _refuse_recreated(plan, attempt, seen)
     _refuse_leaderless(plan, attempt, seen)
-    _refuse_cut_off(plan, attempt, truncation.since(kafka, epochs, seen, window))
+    _refuse_cut_off(plan, attempt, truncation.truncated_since(kafka, epochs, seen, window))
     log_starts = {
         topic: {p: m.start for p, m in marks.items()} for topic, marks in seen.watermarks.items()
     }
-    return attempts.check(
+    return attempts.check_attempt(
         opened.store,
         plan,
         attempt,
@@ -217,7 +217,7 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
     outcomes = Outcomes()
     try:
         found = gather_work(store, plan, fold, staged, opened.manifests).finished
-        noted = plans.epochs(opened.note(plan)) if found else {}
+        noted = plans.noted_epochs(opened.note(plan)) if found else {}
     except LakeDamaged as error:  # must not stop the run
         logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
         return Kept(plan, staged=staged)
@@ -239,12 +239,12 @@ def compared(opened: OpenRun[Run], kept: Kept) -> Kept:
     """
     store, fold, plan = opened.store, opened.ledger.fold, kept.plan
     pending = [c.number for c in chunks_of(fold, plan) if c.standing is Standing.PENDING]
-    contradicted = decodings.contradictions(store, fold, plan, pending)
+    contradicted = decodings.chunk_contradictions(store, fold, plan, pending)
     if not contradicted:
         return kept
     sealed = gather_work(store, plan, fold, known=opened.manifests).sealed
     refused = {
-        number: decodings.refusal(plan, number, wrong)
+        number: decodings.chunk_refusal(plan, number, wrong)
         for number, wrong in contradicted.items()
         if number in sealed
     }
@@ -269,7 +269,7 @@ def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:
                 ) from error
 
 
-def refuse_another_cluster(plan: Plan, seen: Survey) -> None:
+def refuse_plan_of_another_cluster(plan: Plan, seen: Survey) -> None:
     """Raise IdentityChanged if a survey is of another cluster than the plan."""
     if seen.cluster_id != plan.cluster_id:
         raise IdentityChanged(
@@ -287,7 +287,7 @@ def _refuse_recreated(plan: Plan, attempt: Attempt, seen: Survey) -> None:
     changed = {
         topic: {"planned": plan.topics[topic], "now": now.topic_id}
         for topic, now in states.items()
-        if of_topic(topic, plan.topics[topic], now)
+        if topic_problem(topic, plan.topics[topic], now)
     }
     if changed:
         raise IdentityChanged(
@@ -303,7 +303,7 @@ def _refuse_leaderless(plan: Plan, attempt: Attempt, seen: Survey) -> None:
     A seal without its epoch would also hide a later truncation.
     """
     for r in plan.chunks[attempt.chunk]:
-        problem = of_range(r, plan.topics[r.topic], seen.state(r.topic))
+        problem = range_problem(r, plan.topics[r.topic], seen.state(r.topic))
         if problem and problem.reason in (Reason.NO_LEADER, Reason.VANISHED):
             raise BrokerError(
                 f"plan {plan.id}, chunk {attempt.chunk}: {problem}, so what was read of it cannot "

@@ -102,7 +102,7 @@ def _stage(
     """
     failures: list[TidegateError] = []
     # For a partition that has no leader now, the epoch of the plan's survey is used.
-    epochs = plans.epochs(opened.note(plan)) | truncation.of_survey(before)
+    epochs = plans.noted_epochs(opened.note(plan)) | truncation.of_survey(before)
     try:
         try:
             if len(started) < len(plan.chunks):
@@ -171,7 +171,7 @@ def _job(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt]) -> Ingest
             Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
         ),
         parquet=plan.parquet,
-        decode=decoding.of_plan(plan),
+        decode=decoding.decodings_of_plan(plan),
         records=sum(len(r) for a in started for r in plan.chunks[a.chunk]),
     )
 

@@ -30,7 +30,7 @@ from tidegate.runs.topics import recorded, resolved
 FORMAT = 1
 
 
-def files(spec: IngestSpec, store: Store) -> list[CommittedFile]:
+def lake_files(spec: IngestSpec, store: Store) -> list[CommittedFile]:
     """List the files of the lake (contract: `files --json`)."""
     return live_files(store, existing(store, spec.name))
 
@@ -181,7 +181,7 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
     found = []
     for plan_id, chunks in sealed.items():
         try:
-            plan, note = plans.load(store, plan_id), plans.note(store, plan_id) or {}
+            plan, note = plans.load_plan(store, plan_id), plans.read_note(store, plan_id) or {}
         except LakeDamaged:
             continue  # `verify` and `repair` report it
         if left := {chunk.number for chunk in chunks_to_commit(fold, plan)}:
@@ -197,7 +197,7 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
                     "refused": sorted(
                         {
                             each
-                            for wrong in decodings.contradictions(
+                            for wrong in decodings.chunk_contradictions(
                                 store, fold, plan, sorted(chunks & left)
                             ).values()
                             for each in wrong

@@ -58,7 +58,7 @@ def below_cursors(
     }
 
 
-def since(
+def truncated_since(
     kafka: Kafka, epochs: Partitions, seen: Survey, ranges: Iterable[OffsetRange]
 ) -> dict[OffsetRange, int]:
     """Return the ranges whose log was truncated since these epochs, and the offset of the cut."""
@@ -110,7 +110,7 @@ def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[
                 continue
             del wanted[topic_id, r.partition]
             last[partition], proven[n] = n, commit
-    read = store.each(lambda commit: attempts.epochs(store, commit), proven.values())
+    read = store.each(lambda commit: attempts.proven_epochs(store, commit), proven.values())
     epochs = dict(zip(proven, read, strict=True))
     return {
         partition: epochs[n][partition] for partition, n in last.items() if partition in epochs[n]

@@ -50,7 +50,7 @@ def verify(spec: IngestSpec, store: Store, kafka: Kafka | None, say: Say) -> dic
     findings = Findings()
     fold, commits = audit.read_ledger(store, spec.name, findings.add)
     refuse_absent(store, fold)
-    plan_of = lru_cache(maxsize=64)(lambda plan_id: plans.load(store, plan_id))
+    plan_of = lru_cache(maxsize=64)(lambda plan_id: plans.load_plan(store, plan_id))
     _check_ranges(fold, findings)
     committed: set[str] = set()
     with kafka.reading() if kafka and fold.live else nullcontext() as read:
@@ -178,7 +178,7 @@ def _check_files(
             damaged.append(file)
             continue
         try:
-            found = footers.read(store, Listed(path, size))
+            found = footers.read_data_file(store, Listed(path, size))
             _read_pages(store, path)
         except (AttemptWrong, OSError, pyarrow.ArrowException) as error:
             findings.add(str(error), commit=n, uri=store.uri(path))

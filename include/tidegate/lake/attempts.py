@@ -153,22 +153,22 @@ def read_manifest(store: Store, attempt: Attempt) -> Manifest | None:
             raise ValueError(f"it is the manifest of {manifest.attempt}")
         return manifest
 
-    return json_documents.read(store, attempt.manifest_path, manifest_of)
+    return json_documents.read_document(store, attempt.manifest_path, manifest_of)
 
 
-def committed(store: Store, commit: Commit) -> Manifest:
+def committed_manifest(store: Store, commit: Commit) -> Manifest:
     """Return the manifest of an ingest commit. LakeDamaged if it is not the one committed."""
     path = commit.manifest.path
     return json_documents.read_same(store, path, commit.manifest.sha256, Manifest.from_json)
 
 
-def epochs(store: Store, commit: Commit) -> dict[tuple[str, int], int]:
+def proven_epochs(store: Store, commit: Commit) -> dict[tuple[str, int], int]:
     """Return the leader epochs at which a commit was proven, by topic and partition.
 
     Empty if its manifest is missing or damaged: `verify` reports that, and it must not stop a run.
     """
     try:
-        return committed(store, commit).epochs
+        return committed_manifest(store, commit).epochs
     except LakeDamaged as error:
         logger.warning("the leader epochs of a commit are not known: %s", error)
         return {}
@@ -204,7 +204,7 @@ def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
         return form
 
     try:
-        return json_documents.read(store, attempt.done_path, done_of)
+        return json_documents.read_document(store, attempt.done_path, done_of)
     except LakeDamaged as error:
         raise AttemptWrong(f"{error}: the attempt counts as not finished") from None
 
@@ -213,7 +213,7 @@ Prober = Callable[[Sequence[OffsetRange]], Mapping[OffsetRange, str]]
 """Probes holes: hole → "empty" or "unprovable". Raises RowsMissing for a visible record."""
 
 
-def check(
+def check_attempt(
     store: Store,
     plan: Plan,
     attempt: Attempt,
@@ -258,7 +258,7 @@ def check(
     )
 
 
-def create(store: Store, manifest: Manifest) -> bool:
+def create_manifest(store: Store, manifest: Manifest) -> bool:
     """Create the manifest of an attempt, after its files are made durable.
 
     False if there is another one: it is as good, of a process that has proven the same files.
@@ -278,9 +278,11 @@ def _read(store: Store, plan: Plan, attempt: Attempt) -> Iterator[tuple[LakeFile
     for each in store.objects(attempt.directory):
         if of_file := parquet_settings.staged(each.path.removeprefix(attempt.directory), fields):
             listed.append((of_file[0].removeprefix("topic="), of_file[1:], each))
-    added = {topic: each.columns for topic, each in decoding.of_plan(plan).items()}
+    added = {topic: each.columns for topic, each in decoding.decodings_of_plan(plan).items()}
     read = store.each(
-        lambda item: footers.read(store, item[2], is_new=True, decoded=added.get(item[0], ())),
+        lambda item: footers.read_data_file(
+            store, item[2], is_new=True, decoded=added.get(item[0], ())
+        ),
         listed,
     )
     for (topic, of_rows, (path, size)), found in zip(listed, read, strict=True):

@@ -71,7 +71,7 @@ def check_commit(
     """
     manifest = None
     try:
-        manifest = attempts.committed(store, commit)
+        manifest = attempts.committed_manifest(store, commit)
         for what in _differences(commit, plan_of(commit.plan_id), manifest):
             add(f"the entry does not have {what}", commit=n)
     except LakeDamaged as error:

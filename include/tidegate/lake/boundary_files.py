@@ -42,7 +42,7 @@ def neighbours(store: Store, topic_id: str, timestamp: int) -> Neighbours:
     )
 
 
-def freeze(store: Store, made: Boundary) -> bool:
+def freeze_boundary(store: Store, made: Boundary) -> bool:
     """Create a boundary. False if another one stands there already, which then counts."""
     data = canonical.encode({"format": FORMAT, **made.to_json()})
     path = layout.boundary(made.topic_id, made.moment)
@@ -58,7 +58,7 @@ def _timestamps(store: Store, topic_id: str) -> list[int]:
 
 def _read(store: Store, topic_id: str, timestamp: int) -> Boundary:
     path = layout.boundary(topic_id, timestamp)
-    found = json_documents.read(store, path, Boundary.from_json)
+    found = json_documents.read_document(store, path, Boundary.from_json)
     if found is None or (found.topic_id, found.moment) != (topic_id, timestamp):
         state = "is gone" if found is None else f"is that of {found.topic_id} at {found.moment}"
         raise LakeDamaged(f"{store.uri(path)} {state}; restore it from a copy")

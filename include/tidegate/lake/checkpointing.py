@@ -19,7 +19,7 @@ def make(store: Store, pipeline: str, ledger: Ledger) -> int:
     """Write the state of a ledger that was just read as a checkpoint. Return its size in bytes."""
     fold = ledger.fold
     waiting = [*placing.unplaced(store, fold), *placing.recent_replacements(store, fold)]
-    size = checkpoints.write(store, pipeline, fold, waiting=waiting)
+    size = checkpoints.write_checkpoint(store, pipeline, fold, waiting=waiting)
     ledger.checkpoint = fold.n
     return size
 

@@ -26,7 +26,7 @@ KEPT = 3
 logger = logging.getLogger(__name__)
 
 
-def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int:
+def write_checkpoint(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int:
     """Write the fold as a checkpoint, and remove all but the newest. Return its size in bytes.
 
     `waiting` are the live commits that are not all in place now, and those whose replaced files a
@@ -62,12 +62,14 @@ def _remove_old(store: Store) -> None:
             store.delete(layout.checkpoint_commits(n))
 
 
-def latest(store: Store, pipeline: str) -> Fold | None:
+def latest_checkpoint(store: Store, pipeline: str) -> Fold | None:
     """Return the fold of the newest checkpoint that can be read. Others are skipped."""
     for n in reversed(numbers(store)):
         path = layout.checkpoint(n)
         try:
-            fold = json_documents.read(store, path, lambda form: _fold(store, pipeline, form))
+            fold = json_documents.read_document(
+                store, path, lambda form: _fold(store, pipeline, form)
+            )
         except LakeDamaged as error:
             logger.warning("%s; the ledger is read without it", error)
             continue
@@ -91,7 +93,7 @@ def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set
     where = store.uri(path)
     everything = set(range(1, fold.n + 1))
     try:
-        form = json_documents.read(
+        form = json_documents.read_document(
             store, path, lambda form: dict(form) | {"fold": dict(form["fold"])}
         )
         if form is None:
@@ -139,6 +141,6 @@ def _lines(store: Store, kept: Mapping[str, str], numbers: Iterable[int]) -> byt
 
 def _commit(store: Store, n: int) -> Commit:
     path = layout.entry(n)
-    if found := json_documents.read(store, path, Commit.from_json):
+    if found := json_documents.read_document(store, path, Commit.from_json):
         return found
     raise LakeDamaged(f"{store.uri(path)} was there, and is gone; restore it")

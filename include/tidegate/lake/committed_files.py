@@ -30,7 +30,7 @@ def files_of_each(
 
 
 def _live_of(store: Store, fold: Fold, n: int, entry: Commit) -> list[LakeFile]:
-    listed = attempts.committed(store, entry).files
+    listed = attempts.committed_manifest(store, entry).files
     return [file for file in listed if is_live(fold, n, entry, file)]
 
 

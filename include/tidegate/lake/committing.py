@@ -71,9 +71,9 @@ def commit(
             )
     store.check_placing([(f.path, f.final, f.size) for f in manifest.files])
     while isinstance(outcome := append(ledger, entry, run=run), Unchecked):
-        wrong = decodings.contradictions(store, ledger.fold, plan, [attempt.chunk])
+        wrong = decodings.chunk_contradictions(store, ledger.fold, plan, [attempt.chunk])
         if wrong:
-            raise decodings.refusal(plan, attempt.chunk, wrong[attempt.chunk])
+            raise decodings.chunk_refusal(plan, attempt.chunk, wrong[attempt.chunk])
         entry = _beside(entry, outcome)
     return outcome
 
@@ -97,7 +97,7 @@ def commit_entry(
     """Return the entry that commits an attempt, by the digest of its manifest."""
     decoded = {
         topic: Decoded(each.sha256, undecodable.get(topic, {}))
-        for topic, each in decoding.of_plan(plan).items()
+        for topic, each in decoding.decodings_of_plan(plan).items()
         if topic in accounts
     }
     return Commit(

@@ -22,7 +22,7 @@ class _Conflict(BaseError):
     wait=tenacity.wait_random_exponential(multiplier=0.1, max=3),
     reraise=True,
 )
-def create(store: Obstore, path: str, data: bytes) -> bool:
+def create_object(store: Obstore, path: str, data: bytes) -> bool:
     """Create an object. Return whether the one that exists then has these bytes.
 
     obstore raises AlreadyExistsError for two answers of S3: 412, the object exists, and 409

@@ -59,7 +59,7 @@ class Lake:
         if is_past:
             _refuse_deleted(store, [path for _, _, path in self._located])
         topics = sorted({file.topic for _, file, _ in self._located})
-        self._fields = decodings.columns(store, fold, topics)
+        self._fields = decodings.decoded_columns(store, fold, topics)
         self.files = tuple(live_file(store, fold, *each) for each in self._located)
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class Lake:
         root = (self._store.native if native else self._store.uri)(layout.DATA)
         place = root.rstrip("/") + "/"
         by = (*levels, parquet_settings.DEFAULT)[0]
-        return views.of(engine, views.Directory(self.name, place, self._fields, by))
+        return views.view_sql(engine, views.Directory(self.name, place, self._fields, by))
 
     def duckdb(self, connection: Any = None) -> Any:
         """Return a DuckDB connection with a view of the dataset, named as the pipeline.
@@ -209,7 +209,7 @@ def _text_of_intervals(kind: Any) -> str:
             parts = dict(kind.children)
             return f"MAP({', '.join(_text_of_intervals(parts[n]) for n in ('key', 'value'))})"
         case "struct":
-            inner = (f"{views.quoted(n)} {_text_of_intervals(k)}" for n, k in kind.children)
+            inner = (f"{views.quoted_text(n)} {_text_of_intervals(k)}" for n, k in kind.children)
             return f"STRUCT({', '.join(inner)})"
     return str(kind)
 

@@ -30,7 +30,7 @@ def declared(
     """
     found, wrong = {}, []
     for topic in topics:
-        new = decoding.of_topic(by_topic, topic)
+        new = decoding.decoding_of_topic(by_topic, topic)
         if new is not None:
             found[topic] = new
         for old in _of_topic(store, fold, topic, replaces, but=new):
@@ -43,14 +43,14 @@ def declared(
     return found
 
 
-def contradictions(
+def chunk_contradictions(
     store: Store, fold: Fold, plan: Plan, chunks: Iterable[int]
 ) -> dict[int, list[str]]:
     """Return, by chunk, why its rows cannot stand beside live rows, which have another decoding.
 
     A chunk that contradicts none is left out.
     """
-    own = decoding.of_plan(plan)
+    own = decoding.decodings_of_plan(plan)
     known: dict[tuple[str, tuple[Replaced, ...]], list[str]] = {}
 
     def of_topic(topic: str, replaces: tuple[Replaced, ...]) -> list[str]:
@@ -71,7 +71,7 @@ def contradictions(
     return found
 
 
-def refusal(plan: Plan, chunk: int, wrong: Sequence[str]) -> ConfigurationError:
+def chunk_refusal(plan: Plan, chunk: int, wrong: Sequence[str]) -> ConfigurationError:
     """Return the error for a chunk that contradicts live rows. Its attempt is kept."""
     return ConfigurationError(
         f"plan {plan.id}, chunk {chunk}: its `decode` contradicts that of newer rows in the lake: "
@@ -84,7 +84,7 @@ def refusal(plan: Plan, chunk: int, wrong: Sequence[str]) -> ConfigurationError:
     )
 
 
-def columns(store: Store, fold: Fold, topics: Iterable[str]) -> Fields:
+def decoded_columns(store: Store, fold: Fold, topics: Iterable[str]) -> Fields:
     """Return the decoded columns of the committed rows of topics, each with its widest type.
 
     ConfigurationError if rows have a column of one name with types that do not fit together.
@@ -119,4 +119,4 @@ def _of_topic(
 
 
 def _of(store: Store, plan_id: str) -> dict[str, Decoding]:
-    return decoding.of_plan(plans.load(store, plan_id))
+    return decoding.decodings_of_plan(plans.load_plan(store, plan_id))

@@ -70,27 +70,29 @@ class Delivery(StoredDocument):
 def sealed(store: Store, plan: Plan, fold: Fold) -> Delivery | None:
     """Return the delivery of the attempt that holds the claim of a plan, if it is complete."""
     claim = delivered(fold, plan.id).claim
-    return read(store, Attempt(plan.id, 0, claim.attempt)) if claim else None
+    return read_delivery(store, Attempt(plan.id, 0, claim.attempt)) if claim else None
 
 
-def read(store: Store, attempt: Attempt) -> Delivery | None:
+def read_delivery(store: Store, attempt: Attempt) -> Delivery | None:
     """Return the delivery of an attempt, or None if it is not sealed."""
-    return json_documents.read(store, attempt.manifest_path, Delivery.from_json)
+    return json_documents.read_document(store, attempt.manifest_path, Delivery.from_json)
 
 
-def committed(store: Store, commit: Commit) -> Delivery:
+def committed_delivery(store: Store, commit: Commit) -> Delivery:
     """Return the delivery of a commit. LakeDamaged if it is not the one committed."""
     path = commit.manifest.path
     return json_documents.read_same(store, path, commit.manifest.sha256, Delivery.from_json)
 
 
-def create(store: Store, delivery: Delivery) -> None:
+def create_delivery(store: Store, delivery: Delivery) -> None:
     """Create the manifest of an attempt. LakeDamaged if there is another one."""
     if not store.create(delivery.of.manifest_path, delivery.encoded):
         raise LakeDamaged(f"attempt {delivery.attempt} is sealed already, by another process")
 
 
-def commit(ledger: Ledger, plan: Plan, delivery: Delivery, *, run: str) -> Appended | Verdict:
+def commit_delivery(
+    ledger: Ledger, plan: Plan, delivery: Delivery, *, run: str
+) -> Appended | Verdict:
     """Record that a plan's rows are in the target: they are not sent again."""
     rows = {each.file: each.rows + each.bad for each in delivery.files}
     window = tuple(r for chunk in plan.chunks for r in chunk)
@@ -119,7 +121,7 @@ def sent_contents(store: Store, fold: Fold, names: Collection[str]) -> dict[str,
         if not set(names) - found.keys():
             break
         with contextlib.suppress(LakeDamaged):
-            for each in committed(store, fold.live[n]).files:
+            for each in committed_delivery(store, fold.live[n]).files:
                 # Not of an earlier content: what was declared sent since has no record.
                 is_last = each.file in names and fold.sent.get(each.file) == each.etag
                 if is_last and each.size is not None and each.sha256:

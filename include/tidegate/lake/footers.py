@@ -60,7 +60,9 @@ def arrow_type(kind: Type) -> pyarrow.DataType:
     return _ARROW[kind.name]
 
 
-SCHEMA = pyarrow.schema([(f.name, arrow_type(f.type)) for f in schema.parse(columns.ddl())])
+SCHEMA = pyarrow.schema(
+    [(f.name, arrow_type(f.type)) for f in schema.parse_columns(columns.data_file_ddl())]
+)
 """The columns of a data file."""
 FROM_THE_LEDGER = pyarrow.schema(
     [(name, _ARROW[kind]) for name, kind in columns.FROM_THE_LEDGER.items()]
@@ -79,7 +81,7 @@ class ParquetFile(NamedTuple):
     undecodable: Mapping[str, int]
 
 
-def read(
+def read_data_file(
     store: Store, listed: Listed, *, is_new: bool = False, decoded: Fields = ()
 ) -> ParquetFile:
     """Read the footer and the offsets of a data file.
@@ -113,7 +115,7 @@ def read(
         raise AttemptWrong(f"{store.uri(listed.path)}: {error}") from None
 
 
-def digest(store: Store, listed: Listed) -> str:
+def footer_digest(store: Store, listed: Listed) -> str:
     """Return the SHA-256 of a file's footer. AttemptWrong if it has none."""
     with _as_wrong(store, listed.path):
         tail = _tail(store, listed)
@@ -136,7 +138,7 @@ def rows_within(
         return {part.partition: part.rows for part in parts}
     try:
         if store.size(file.path) == file.size:
-            found = read(store, Listed(file.path, file.size))
+            found = read_data_file(store, Listed(file.path, file.size))
             if found.digest == file.digest:
                 offsets = found.contents.offsets
                 return {

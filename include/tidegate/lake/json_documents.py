@@ -15,7 +15,7 @@ from tidegate.lake.store_protocol import Store
 T = TypeVar("T")
 
 
-def read(
+def read_document(
     store: Store, path: str, read_form: Callable[[Any], T], *, number: int = FORMAT
 ) -> T | None:
     """Return what an object says, or None if it does not exist.

@@ -29,7 +29,7 @@ def copy(url: str, source: str, target: str, size: int) -> None:
     bucket, prefix = s3_settings.bucket_and_prefix(url)
     where = {"Bucket": bucket, "Key": prefix + target}
     origin = {"Bucket": bucket, "Key": prefix + source}
-    client = s3_settings.client()
+    client = s3_settings.s3_client()
     with as_lake_errors_of_s3(url), _missing(source):
         # A source that is replaced meanwhile must not be mixed with what it was.
         etag = client.head_object(**origin)["ETag"]

@@ -61,7 +61,7 @@ class Ledger:
         self._unsafe = False
         self._watch = watch
         is_whole = whole or until is not None
-        self.fold = (None if is_whole else checkpoints.latest(store, pipeline)) or Fold()
+        self.fold = (None if is_whole else checkpoints.latest_checkpoint(store, pipeline)) or Fold()
         self.checkpoint = self.fold.n
         self._checked = 0, ""
         """Number and digest of the last entry when all of the ledger was read or checked."""
@@ -178,7 +178,7 @@ class Ledger:
         """Return a commit by its number, live or replaced."""
         if n in self.fold.live:
             return self.fold.live[n]
-        found = json_documents.read(self._store, layout.entry(n), Commit.from_json)
+        found = json_documents.read_document(self._store, layout.entry(n), Commit.from_json)
         if found is None:
             raise self._corrupt(f"entry {n} was there, and is gone")
         return found
@@ -230,13 +230,13 @@ class Ledger:
 
 def last_entry(store: Store, fold: Fold) -> dict[str, Any] | None:
     """Return number, kind, run and time of the last entry that was folded. None for no entry."""
-    form = json_documents.read(store, layout.entry(fold.n), dict) if fold.n else None
+    form = json_documents.read_document(store, layout.entry(fold.n), dict) if fold.n else None
     return form and {name: form[name] for name in ("n", "kind", "run", "at")}
 
 
 def written_at(store: Store, n: int) -> datetime:
     """Return when an entry was written, by the clock of its writer. LakeDamaged if it is gone."""
-    form = json_documents.read(store, layout.entry(n), dict)
+    form = json_documents.read_document(store, layout.entry(n), dict)
     if form is None:
         raise LakeDamaged(f"entry {n} ({store.uri(layout.entry(n))}) was there, and is gone")
     return datetime.fromisoformat(form["at"])

@@ -47,7 +47,7 @@ def open_uploads(store: Store) -> list[Upload]:
     bucket, prefix = s3_settings.bucket_and_prefix(store.url)
     found = []
     with as_lake_errors_of_s3(store.url):
-        pages = s3_settings.client().get_paginator("list_multipart_uploads")
+        pages = s3_settings.s3_client().get_paginator("list_multipart_uploads")
         for below in _WRITTEN:
             for page in pages.paginate(Bucket=bucket, Prefix=prefix + below):
                 found += [
@@ -69,7 +69,7 @@ def abort(store: Store, *, before: datetime, in_progress: Collection[str] = ()) 
     if due:
         bucket, prefix = s3_settings.bucket_and_prefix(store.url)
         with as_lake_errors_of_s3(store.url):
-            client = s3_settings.client()
+            client = s3_settings.s3_client()
             for each in due:
                 with suppress(client.exceptions.NoSuchUpload):
                     client.abort_multipart_upload(

@@ -45,7 +45,7 @@ def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: 
         for file in () if keep else replaced:  # a paused finaliser then has nothing to place
             store.delete(file.path)
             faults.point("publish.retiring")
-    listed = files(n, entry) or attempts.committed(store, entry).files
+    listed = files(n, entry) or attempts.committed_manifest(store, entry).files
     lost: list[LakeDamaged] = []
     for file in listed:
         if is_live(ledger.fold, n, entry, file):
@@ -204,7 +204,7 @@ def _replaced(store: Store, ledger: Ledger, n: int) -> Iterator[tuple[int, int, 
             if old.replaces:
                 waiting.append(m)
             parts = [part.range for part in entry.replaces if part.commit == m]
-            committed = attempts.committed(store, old).files
+            committed = attempts.committed_manifest(store, old).files
             files += [file for file in committed if any(map(file.stands_in, parts))]
         yield replacing, entry.keep_replaced, files
 
@@ -231,7 +231,7 @@ def _is_due(store: Store, n: int, keep: int) -> bool:
     if not keep:
         return True
     committed = store.modified(layout.entry(n))
-    return committed is not None and clock(store) - committed >= keep
+    return committed is not None and store_clock(store) - committed >= keep
 
 
 def _delete(store: Store, file: LakeFile) -> None:
@@ -259,7 +259,7 @@ def quarantine_directory() -> str:
     return f"{layout.QUARANTINE}{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}/"
 
 
-def clock(store: Store) -> float:
+def store_clock(store: Store) -> float:
     """Return the time by the clock that dates the lake's objects."""
     path = f"{layout.PROBES}{secrets.token_hex(8)}"
     store.create(path, b"")

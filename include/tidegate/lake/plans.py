@@ -41,7 +41,7 @@ class Frozen:
         return f"plan {plan.id}{again}: {work}"
 
 
-def load(store: Store, plan_id: str) -> Plan:
+def load_plan(store: Store, plan_id: str) -> Plan:
     """Return a frozen plan. LakeDamaged if it is missing or is not what its name says.
 
     OtherFormat if a newer release has planned with what this version does not know.
@@ -55,7 +55,7 @@ def load(store: Store, plan_id: str) -> Plan:
             raise json_documents.too_new(where, "a plan with keys that this version does not know")
         return plan
 
-    plan = json_documents.read(store, layout.plan(plan_id), read_plan)
+    plan = json_documents.read_document(store, layout.plan(plan_id), read_plan)
     if plan is None:
         raise LakeDamaged(f"plan {plan_id} is missing ({where})")
     if plan.id != plan_id:
@@ -63,18 +63,18 @@ def load(store: Store, plan_id: str) -> Plan:
     return plan
 
 
-def note(store: Store, plan_id: str) -> Mapping[str, Any] | None:
+def read_note(store: Store, plan_id: str) -> Mapping[str, Any] | None:
     """Return the note of a plan: watermarks, time and run when it was first frozen."""
-    return json_documents.read(store, layout.note(plan_id), dict)
+    return json_documents.read_document(store, layout.note(plan_id), dict)
 
 
-def epochs(note: Mapping[str, Any]) -> dict[tuple[str, int], int]:
+def noted_epochs(note: Mapping[str, Any]) -> dict[tuple[str, int], int]:
     """Return the leader epochs in a plan's note, those of its ends, by topic and partition."""
     noted = note.get("epochs", {})
     return {(topic, int(p)): epoch for topic, each in noted.items() for p, epoch in each.items()}
 
 
-def latest(store: Store, run_key: str, *, after: Frozen | None = None) -> Frozen | None:
+def latest_plan(store: Store, run_key: str, *, after: Frozen | None = None) -> Frozen | None:
     """Return the run's plan of the highest generation, if it has any.
 
     With `after`, a generation that is known, only those after it are looked up.
@@ -84,10 +84,10 @@ def latest(store: Store, run_key: str, *, after: Frozen | None = None) -> Frozen
     if not later:
         return after
     plan_id, note = later[-1]
-    return Frozen(load(store, plan_id), number + len(later), note)
+    return Frozen(load_plan(store, plan_id), number + len(later), note)
 
 
-def generations(store: Store, run_key: str) -> list[str]:
+def plan_ids(store: Store, run_key: str) -> list[str]:
     """Return the ids of a run's plans, in order."""
     return [plan_id for plan_id, _ in _pointers(store, run_key)]
 
@@ -97,7 +97,7 @@ def _pointers(
 ) -> list[tuple[str, Mapping[str, Any] | None]]:
     """Return the ids of a run's plans after that generation, in order, and the notes with them."""
     found: list[tuple[str, Mapping[str, Any] | None]] = []
-    while pointer := json_documents.read(
+    while pointer := json_documents.read_document(
         store,
         layout.generation(run_key, after + len(found) + 1),
         lambda form: (str(form["plan_id"]), form.get("note")),
@@ -106,7 +106,7 @@ def _pointers(
     return found
 
 
-def unfinished(store: Store) -> list[str]:
+def unfinished_ids(store: Store) -> list[str]:
     """Return the ids of plans that may have sealed chunks to commit. Not those of replays.
 
     A replay is finished by its own id: it replaces what is committed, and covers nothing new.
@@ -119,7 +119,7 @@ def finish(store: Store, plan_id: str) -> None:
     store.delete(layout.unfinished(plan_id))
 
 
-def freeze(
+def freeze_plan(
     store: Store, run_key: str, plan: Plan, generation: int, *, note: Mapping[str, Any]
 ) -> Frozen:
     """Make `plan` the run's plan of this generation, or return the one that was first.
@@ -131,13 +131,13 @@ def freeze(
     is_ours = not plan.has_work or store.create(layout.note(plan.id), noted)
     inline = {} if plan.has_work else {"note": json.loads(noted)}
     if not store.create(layout.plan(plan.id), plan.encoded):
-        load(store, plan.id)  # raises LakeDamaged
+        load_plan(store, plan.id)  # raises LakeDamaged
     if plan.kind == "ingest" and plan.chunks and plan.replay is None:
         store.create(layout.unfinished(plan.id), b"")  # before it can be staged
     pointer = canonical.encode({"format": FORMAT, "plan_id": plan.id, **inline})
     if store.create(layout.generation(run_key, generation), pointer):
         return Frozen(plan, generation, json.loads(noted) if is_ours else None)
-    first = latest(store, run_key)
+    first = latest_plan(store, run_key)
     if first is None:
         raise LakeDamaged(f"run {run_key}: generation {generation} was there and is gone")
     return first

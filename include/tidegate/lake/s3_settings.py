@@ -84,7 +84,7 @@ def bucket_and_prefix(url: str) -> tuple[str, str]:
     return parts.netloc, f"{parts.path.strip('/')}/"
 
 
-def client(where: Location | None = None, **keys: str) -> Any:
+def s3_client(where: Location | None = None, **keys: str) -> Any:
     """Return botocore's client, for what obstore has no call for."""
     import botocore.config
     import botocore.session

@@ -40,7 +40,7 @@ _UNREADABLE: dict[int | None, str] = {
 _Identity = tuple[int, int]
 
 
-def list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
+def list_source_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
     """Yield what `SourceFiles.files` does. `store` lists what is neither on a disk nor in S3."""
     scheme = root.url.partition("://")[0]
     lists = {"file": _on_disk, "s3": _in_s3}.get(scheme, lambda _: _elsewhere(store))
@@ -187,7 +187,9 @@ def _in_bucket(root: Root) -> Iterator[Found]:
     prefix = f"{prefix}/" if prefix else ""
     wanted = prefix + (root.named or "")
     pages = (
-        s3_settings.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=wanted)
+        s3_settings.s3_client()
+        .get_paginator("list_objects_v2")
+        .paginate(Bucket=bucket, Prefix=wanted)
     )
     for page in pages:
         for each in page.get("Contents", ()):

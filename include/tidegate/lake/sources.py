@@ -22,7 +22,7 @@ from tidegate.lake.store_protocol import SourceFiles
 __all__ = [
     "Listing",
     "beginning",
-    "changed",
+    "changed_files",
     "compressed_otherwise",
     "content",
     "explained",
@@ -184,7 +184,7 @@ def content(source: SourceFiles, name: str) -> str | None:
         ) from error
 
 
-def changed(source: SourceFiles, files: Sequence[SourceFile]) -> list[str]:
+def changed_files(source: SourceFiles, files: Sequence[SourceFile]) -> list[str]:
     """Return the names of files that are gone, or are not what they were when planned."""
     listed = listing(source, settle=0)  # a file that was touched by a clock ahead is young
     now = {file.name: (file.size, file.etag) for file in (*listed.files, *listed.young)}

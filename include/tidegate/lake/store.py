@@ -59,7 +59,7 @@ class ObjectStore:
 
     def create(self, path: str, data: bytes) -> bool:
         with as_lake_errors(self.url):
-            return conditional_put.create(self._store, path, data)
+            return conditional_put.create_object(self._store, path, data)
 
     def get(self, path: str) -> bytes | None:
         with as_lake_errors(self.url):
@@ -191,7 +191,7 @@ class FileSource:
     def files(self) -> Iterator[Found | LeftOutFile]:
         from tidegate.lake import source_names
 
-        return source_names.list_files(self.root, self._store)
+        return source_names.list_source_files(self.root, self._store)
 
     def open(self, name: str) -> IO[bytes]:
         with self._reading(name):

@@ -20,9 +20,9 @@ from tidegate.core.wording import counted
 from tidegate.core.work import Standing, chunk_of
 from tidegate.errors import AttemptWrong, LakeDamaged, OtherFormat
 from tidegate.lake import footers, plans
-from tidegate.lake.attempts import Attempt, committed, read_done, staged_files
+from tidegate.lake.attempts import Attempt, committed_manifest, read_done, staged_files
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.placing import clock
+from tidegate.lake.placing import store_clock
 from tidegate.lake.store_protocol import Listed, Store
 
 GRACE = 3600.0
@@ -55,7 +55,7 @@ def sweep(
     """
     listed = staged_files(store)
     fold = ledger.refresh()
-    now = clock(store)
+    now = store_clock(store)
     swept = Swept()
     for attempt, files in listed.items():
         n = fold.committed.get(attempt[:2])
@@ -70,7 +70,7 @@ def sweep(
             # By the manifest: a file without rows may be staged, too, and is no part of a commit.
             staged = {f.path for f in files}
             try:
-                copies = [f for f in committed(store, entry).files if f.path in staged]
+                copies = [f for f in committed_manifest(store, entry).files if f.path in staged]
             except LakeDamaged as error:
                 swept.left.append({**_named(attempt), "commit": n, "why": str(error)})
                 continue
@@ -102,7 +102,7 @@ def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept
         plan_id, _, rest = each.path.removeprefix(layout.QUARANTINE).partition("/")
         listed.setdefault(Attempt(plan_id, 0, rest.partition("/")[0]), []).append(each)
     fold = ledger.refresh()
-    now = clock(store)
+    now = store_clock(store)
     swept = Swept()
     for attempt, files in listed.items():
         n = fold.committed.get(attempt[:2])
@@ -121,7 +121,7 @@ def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt) -> bool:
     if not _is_finished(store, attempt) and store.size(attempt.manifest_path) is None:
         return True
     try:
-        plan = plans.load(store, attempt.plan_id)
+        plan = plans.load_plan(store, attempt.plan_id)
     except LakeDamaged:
         return False
     if attempt.chunk >= len(plan.chunks):
@@ -151,7 +151,7 @@ def _unverified(store: Store, copies: Sequence[LakeFile]) -> str | None:
         if size != file.size:
             return f"{store.uri(file.final)} is missing or has another size"
         try:
-            digest = footers.digest(store, Listed(file.final, size))
+            digest = footers.footer_digest(store, Listed(file.final, size))
         except AttemptWrong as error:
             return str(error)
         if digest != file.digest:

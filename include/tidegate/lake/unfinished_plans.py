@@ -54,12 +54,12 @@ def load_unfinished(store: Store, *, other_than: str | None = None) -> list[Plan
 
     def load(plan_id: str) -> Plan | None:
         try:
-            return plans.load(store, plan_id)
+            return plans.load_plan(store, plan_id)
         except LakeDamaged as error:
             logger.warning("plan %s: nothing of it was sealed or published: %s", plan_id, error)
             return None
 
-    others = [plan_id for plan_id in plans.unfinished(store) if plan_id != other_than]
+    others = [plan_id for plan_id in plans.unfinished_ids(store) if plan_id != other_than]
     return [plan for plan in store.each(load, others) if plan]
 
 
@@ -72,7 +72,7 @@ def pending_chunks(store: Store, fold: Fold) -> Iterator[tuple[Plan, int]]:
     chunks = {attempt[:2] for attempt in open_attempts(fold, attempts.staged_files(store))}
     for plan_id, chunk in sorted(chunks):
         try:
-            plan = plans.load(store, plan_id)
+            plan = plans.load_plan(store, plan_id)
         except LakeDamaged:
             continue  # `verify` and `repair` report it
         if chunk < len(plan.chunks) and plan.replay is None and _is_pending(fold, plan, chunk):

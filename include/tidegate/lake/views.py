@@ -26,15 +26,15 @@ class Directory:
     @property
     def fields(self) -> Fields:
         """The columns of the files, those of the lake first."""
-        return (*schema.parse(columns.ddl()), *self.decoded)
+        return (*schema.parse_columns(columns.data_file_ddl()), *self.decoded)
 
     @property
     def partitions(self) -> Fields:
         """The columns of the directories' names."""
-        return schema.parse(", ".join(map(parquet_settings.typed, self.levels)))
+        return schema.parse_columns(", ".join(map(parquet_settings.typed_directory, self.levels)))
 
 
-def of(engine: str, lake: Directory) -> str:
+def view_sql(engine: str, lake: Directory) -> str:
     """Return the SQL for an engine: `duckdb`, `spark` or `trino`."""
     return _ENGINES[engine](lake)
 
@@ -46,7 +46,7 @@ def _duckdb(lake: Directory) -> str:
         )
     place = re.sub(r"[*?\[]", r"[\g<0>]", lake.place)  # a set of one character
     return (
-        f"CREATE OR REPLACE VIEW {quoted(lake.name)} AS\nSELECT * FROM read_parquet("
+        f"CREATE OR REPLACE VIEW {quoted_text(lake.name)} AS\nSELECT * FROM read_parquet("
         f"{_text(place + '**/*.parquet')},\n"
         "    hive_partitioning = true, union_by_name = true);"
     )
@@ -69,12 +69,14 @@ def _trino(lake: Directory) -> str:
     Without the setting of the session, the connector has times in milliseconds.
     """
     named = ",\n  ".join(
-        f"{quoted(name)} {_trino_type(kind)}" for name, kind in (*lake.fields, *lake.partitions)
+        f"{quoted_text(name)} {_trino_type(kind)}"
+        for name, kind in (*lake.fields, *lake.partitions)
     )
     levels = ", ".join(_text(name) for name, _ in lake.partitions)
     return (
         "SET SESSION hive.timestamp_precision = 'MICROSECONDS';\n"
-        f"CREATE TABLE hive.default.{quoted(lake.name)} (\n  {named}\n) WITH (format = 'PARQUET', "
+        f"CREATE TABLE hive.default.{quoted_text(lake.name)} (\n  {named}\n) "
+        "WITH (format = 'PARQUET', "
         f"external_location = {_text(lake.place)},\n  partitioned_by = ARRAY[{levels}]);\n"
         f"CALL hive.system.sync_partition_metadata('default', {_text(lake.name)}, 'FULL');"
     )
@@ -93,13 +95,13 @@ def _trino_type(kind: Type) -> str:
     inner = [_trino_type(part.type) for part in kind.parts]
     if kind.name == "struct":
         parts = zip(kind.parts, inner, strict=True)
-        return f"ROW({', '.join(f'{quoted(part.name)} {of_part}' for part, of_part in parts)})"
+        return f"ROW({', '.join(f'{quoted_text(part.name)} {of_part}' for part, of_part in parts)})"
     if inner:
         return f"{kind.name.upper()}({', '.join(inner)})"
     return _TRINO.get(kind.name, str(kind))
 
 
-def quoted(text: str) -> str:
+def quoted_text(text: str) -> str:
     return '"{}"'.format(text.replace('"', '""'))
 
 

@@ -49,7 +49,7 @@ class YarnApplication:
     final: str
 
 
-def client(spark_home: Path) -> Ask:
+def yarn_client(spark_home: Path) -> Ask:
     """Return the client that is among Spark's jars. HADOOP_CONF_DIR names the cluster."""
 
     def ask(args: Sequence[str]) -> str:
@@ -86,14 +86,14 @@ def tagged(tag: str, ask: Ask) -> list[YarnApplication]:
     return found
 
 
-def running(tag: str, ask: Ask) -> list[str]:
+def running_ids(tag: str, ask: Ask) -> list[str]:
     """Return the ids of the applications with a tag that are not in a final state."""
     return [each.id for each in tagged(tag, ask) if each.state not in _ENDED]
 
 
-def kill(tag: str, ask: Ask) -> list[str]:
+def kill_applications(tag: str, ask: Ask) -> list[str]:
     """End the applications with a tag. Return their ids. The end of spark-submit ends none."""
-    found = running(tag, ask)
+    found = running_ids(tag, ask)
     if found:
         ask(["application", "-kill", *found])
     return found

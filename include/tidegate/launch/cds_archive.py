@@ -17,7 +17,7 @@ from tidegate.launch.file_lock import locked
 _KEPT = 3  # archives of 170 MB: this one, and those of other environments on the machine
 
 
-def find() -> Path | None:
+def find_archive() -> Path | None:
     """Return the archive for this JDK and this class path, if there is one that may be read."""
     key = archive_key()
     with contextlib.suppress(OSError):
@@ -29,7 +29,7 @@ def find() -> Path | None:
 
 
 @contextlib.contextmanager
-def create() -> Iterator[Path | None]:
+def create_archive() -> Iterator[Path | None]:
     """Give the caller a path to create the archive at, or None if there is one.
 
     Of concurrent callers one creates it and the others wait. Creating none is not an error.
@@ -37,7 +37,7 @@ def create() -> Iterator[Path | None]:
     directory = _directory()
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory / ".lock"):
-        if find():
+        if find_archive():
             yield None
             return
         for unfinished in directory.glob("*.new"):
@@ -57,7 +57,7 @@ def _directory() -> Path:
 
 
 def archive_key() -> str:
-    java = jars.java().resolve()
+    java = jars.find_java().resolve()
     release = java.parents[1] / "release"
     parts = [str(java), release.read_text() if release.is_file() else ""]
     for jar in _class_path():
@@ -67,6 +67,6 @@ def archive_key() -> str:
 
 
 def _class_path() -> Iterator[Path]:
-    yield from jars.paths("spark-kafka")
-    if home := spark_home.find():
+    yield from jars.lock_paths("spark-kafka")
+    if home := spark_home.find_spark():
         yield from sorted(home.glob("jars/*.jar"))

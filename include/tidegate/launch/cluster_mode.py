@@ -66,7 +66,9 @@ def _tag(attempt: Attempt) -> str:
     return f"tidegate-{attempt.name}"
 
 
-def refuse(spark: SparkConnection, kafka: JavaCluster, conf: Mapping[str, str]) -> None:
+def refuse_cluster_mode(
+    spark: SparkConnection, kafka: JavaCluster, conf: Mapping[str, str]
+) -> None:
     """Raise ConfigurationError, with all complaints, if an application could not run on YARN.
 
     `conf` are the pipeline's settings. Nothing is asked of YARN.
@@ -132,7 +134,7 @@ class ClusterApplication:
         for notice in notices(self.store, self.spark):
             logger.warning("%s", notice)
         key = secrets.token_bytes(32)
-        hadoop_credentials.write(_credentials(self.call), SECRET, key)
+        hadoop_credentials.write_credentials(_credentials(self.call), SECRET, key)
         place = self.attempt.directory + JOB
         if not self.store.create(place, _encrypted(json.dumps(self.job.to_json()).encode(), key)):
             raise StageFailed(f"attempt {self.attempt.name}: another process has withdrawn its job")
@@ -176,7 +178,7 @@ def end(
     withdraw(attempt, store)
     named = store.get(attempt.directory + DRIVER)
     try:
-        ask = application_state.client(home or spark_home.home())
+        ask = application_state.yarn_client(home or spark_home.home())
     except ConfigurationError as error:
         return Unknown(str(error)) if named else Ended()
     if named is None:
@@ -204,7 +206,7 @@ def _awaited(
 def _kill(tag: str, ask: Ask, said: set[str]) -> None:
     """End the applications with a tag. Log why that fails if it is not `said` yet."""
     try:
-        for each in application_state.kill(tag, ask):
+        for each in application_state.kill_applications(tag, ask):
             logger.warning("%s: killed: no process waits for it", each)
     except OSError as error:
         if (why := str(error)) not in said:
@@ -212,14 +214,14 @@ def _kill(tag: str, ask: Ask, said: set[str]) -> None:
             said.add(why)
 
 
-def running(tag: str, home: Path | None) -> list[str]:
+def running_applications(tag: str, home: Path | None) -> list[str]:
     """Return the applications with a tag that YARN shows as not ended, each with how to end it.
 
     It is empty if YARN cannot be asked: an operator's decision needs no proof of death.
     """
     try:
-        ask = application_state.client(home or spark_home.home())
-        found = application_state.running(tag, ask)
+        ask = application_state.yarn_client(home or spark_home.home())
+        found = application_state.running_ids(tag, ask)
     except (OSError, ConfigurationError) as error:
         logger.warning(
             "YARN cannot be asked whether the application with the tag %s runs: %s", tag, error

@@ -13,7 +13,7 @@ _MAGIC = b"HDTS\0"
 _NO_TOKENS = b"\0"
 
 
-def write(path: Path, name: str, secret: bytes) -> None:
+def write_credentials(path: Path, name: str, secret: bytes) -> None:
     """Create the file, readable by its owner only from the first byte on."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor

@@ -38,6 +38,6 @@ def driver(records: int, conf: Mapping[str, str], *, archived: bool = True) -> s
     options += ["-XX:TieredStopAtLevel=1"] if records < _SMALL else _OPTIMISE_HOT_CODE
     if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # given two, no JVM starts
         options.append("-XX:+UseSerialGC" if records < _SMALL else "-XX:+UseParallelGC")
-    if archived and (archive := cds_archive.find()):
+    if archived and (archive := cds_archive.find_archive()):
         options += [*CLASS_ARCHIVE, f"-XX:SharedArchiveFile={archive}"]
     return " ".join(options)

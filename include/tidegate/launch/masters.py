@@ -31,7 +31,7 @@ def for_places(given: Submission, *places: str, spark: SparkConnection = LOCAL) 
         spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
     except ConfigurationError as error:
         raise ConfigurationError(f"Spark connection {spark.id!r}: {error}") from None
-    s3_jars = [str(path) for path in spark_jars.files(spark.jars, spark_jars.S3, spark.home)]
+    s3_jars = [str(path) for path in spark_jars.jar_files(spark.jars, spark_jars.S3, spark.home)]
     conf = {**s3_settings.spark_conf(), **given.conf}
     fetched = spark_jars.packages(spark.jars, spark_jars.S3, spark.home)
     # At the end: the archive of classes needs the class path to begin as when it was made.
@@ -53,7 +53,7 @@ def for_master(given: Submission, master: str) -> Submission:
     """
     if given.kafka:
         tokens = token_settings.tokens_of([given.kafka])
-        login = token_settings.for_master(tokens, master)
+        login = token_settings.tokens_for_master(tokens, master)
         given = replace(given, conf={**given.conf, **login})
     if master.partition("[")[0] != "local":
         return given

@@ -23,7 +23,7 @@ from tidegate.launch import spark_home, spark_jars
 from tidegate.pipelines.value_types import as_text
 from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
-from tidegate.settings.table import judge
+from tidegate.settings.table import judge_settings
 
 _OLDEST_PYTHON = (3, 11)
 _EXAMPLES = {
@@ -95,7 +95,7 @@ class SparkConnection:
 LOCAL = SparkConnection("spark_default", "local[*]")
 
 
-def parse(connection: str, master: str, extra: Any, place: Place) -> SparkConnection:
+def parse_connection(connection: str, master: str, extra: Any, place: Place) -> SparkConnection:
     """Return a connection by its id, master and extra. `place` is that of its pipeline's settings.
 
     Raises ConfigurationError with all complaints. Paths and programs are those of this machine, but
@@ -217,7 +217,7 @@ def _jars(source: str, home: Path | None, wrong: list[str]) -> list[str]:
         Path(source).is_absolute() and Path(source).is_dir()
     ):
         is_known = not any(each.startswith(("spark-home", "spark-binary")) for each in wrong)
-        complaint = spark_jars.complaint(source, home) if is_known else None
+        complaint = spark_jars.connector_complaint(source, home) if is_known else None
         return [complaint] if complaint else []
     return [
         "jars: neither a directory on this machine nor one of the words; write cache, packages, "
@@ -242,7 +242,7 @@ def _conf(conf: Any, place: Place, wrong: list[str], notices: list[str]) -> dict
             wrong.append(f"conf: {name}: {_kind(value)}; write a whole number, or the text of it")
         else:
             wrong.append(f"conf: {name}: {_kind(value)}; write a text, a number, true or false")
-    verdict = judge(place, texts)
+    verdict = judge_settings(place, texts)
     wrong += [f"conf: {each}" for each in verdict.complaints]
     notices += [f"conf: {each}" for each in verdict.notices]
     return dict(verdict.settings)

@@ -61,7 +61,7 @@ class SparkEngine:
 
     def refuse(self, conf: Mapping[str, str]) -> None:
         if self.connection.is_cluster and self.kafka:
-            cluster_mode.refuse(self.connection, self.kafka, conf)
+            cluster_mode.refuse_cluster_mode(self.connection, self.kafka, conf)
 
     def notices(self, store: Store) -> Iterator[str]:
         yield from self.connection.notices
@@ -109,7 +109,7 @@ class SparkEngine:
     def running(self, identity: Mapping[str, str]) -> Sequence[str]:
         if why := _unknown(identity):
             raise ConfigurationError(f"{why}: release the claim by the version that has made it")
-        return cluster_mode.running(identity["tag"], self.connection.home)
+        return cluster_mode.running_applications(identity["tag"], self.connection.home)
 
     def withdraw(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> None:
         if why := _unknown(identity):

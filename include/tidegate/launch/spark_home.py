@@ -16,7 +16,7 @@ _DRIVER_PYTHON = Path(__file__).with_name("driver-python.sh")
 _CORE = re.compile(r"spark-core_(\d+\.\d+)-(\d+\.\d+.*)\.jar")
 
 
-def find() -> Path | None:
+def find_spark() -> Path | None:
     """Return Spark's directory, with `bin` and `jars`. None if PySpark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     return Path(spec.origin).parent if spec and spec.origin else None
@@ -24,7 +24,7 @@ def find() -> Path | None:
 
 def home() -> Path:
     """Return Spark's directory. ConfigurationError if PySpark is not installed."""
-    if (found := find()) is None:
+    if (found := find_spark()) is None:
         raise ConfigurationError(
             "PySpark is not installed: pip install 'tidegate[spark]', or give spark-home in the "
             "Spark connection"

@@ -45,10 +45,10 @@ def locks(home: Path) -> list[str]:
     return [lock(KAFKA, home), *others]
 
 
-def files(source: str, name: str, home: Path | None) -> list[Path]:
+def jar_files(source: str, name: str, home: Path | None) -> list[Path]:
     """Return the files to be given to Spark for KAFKA or S3. JarError if the cache lacks one."""
     if source == CACHE:
-        return jars.paths(lock(name, home))
+        return jars.lock_paths(lock(name, home))
     if source in (PACKAGES, IMAGE):
         return []
     found = sorted(Path(source).glob("*.jar"))
@@ -78,9 +78,9 @@ def refuse_missing(source: str, name: str, home: Path | None) -> None:
         raise ConfigurationError(f"jars: there is no {_NEEDED[name]} in {directory}")
 
 
-def complaint(source: str, home: Path | None) -> str | None:
+def connector_complaint(source: str, home: Path | None) -> str | None:
     """Return why a Spark cannot use the connector that a source has. None: it can."""
-    if not (spark := home or spark_home.find()):
+    if not (spark := home or spark_home.find_spark()):
         return None  # reported where it is started
     scala, version = spark_home.version(spark)
     if spark_lines.is_too_old(version):
@@ -106,7 +106,7 @@ def complaint(source: str, home: Path | None) -> str | None:
 def _lines(source: str, spark: Path, home: Path | None) -> Iterable[tuple[str, str]]:
     """Return Scala's version and Spark's minor version of each connector of a source."""
     if source == CACHE:
-        names = [jar.file for jar in jars.read(lock(KAFKA, home))]
+        names = [jar.file for jar in jars.read_lock(lock(KAFKA, home))]
     else:
         directory = spark / "jars" if source == IMAGE else Path(source)
         names = [jar.name for jar in directory.glob("*.jar")]

@@ -95,7 +95,7 @@ class SparkOutput:
         return self.path.read_text(errors="replace").splitlines()[-most:]
 
 
-def failure(
+def application_failure(
     name: str, lines: Iterable[str], code: int | None
 ) -> StageFailed | OutOfMemory | ConfigurationError:
     """Return the error of an application that has failed, by its output and its exit code."""

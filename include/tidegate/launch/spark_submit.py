@@ -19,7 +19,7 @@ from tidegate.errors import (
 )
 from tidegate.launch import application_state, cds_archive, java_options
 from tidegate.launch.masters import for_master
-from tidegate.launch.spark_output import SparkOutput, failure
+from tidegate.launch.spark_output import SparkOutput, application_failure
 from tidegate.launch.submission import Submission as Submission
 from tidegate.launch.submission import of_job
 
@@ -30,7 +30,7 @@ _GRACE = 1.0  # seconds more before it is killed
 def ensure_archive(log: Callable[[str], None]) -> Path | None:
     """Return the archive of classes, made if it is missing. None, and a log line, on failure."""
     try:
-        with cds_archive.create() as archive:
+        with cds_archive.create_archive() as archive:
             if archive is not None:
                 options = [
                     java_options.driver(0, {}),
@@ -42,7 +42,7 @@ def ensure_archive(log: Callable[[str], None]) -> Path | None:
                 submit(warm_up, master="local[1]", log=log)
     except (OSError, TidegateError) as error:
         log(f"no archive of classes, Spark will start more slowly: {error}")
-    return cds_archive.find()
+    return cds_archive.find_archive()
 
 
 def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> None:
@@ -72,7 +72,7 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
             for line in output.shown(process.stdout):
                 log(line)
             if code := process.wait():
-                raise failure(application.name, output.causes, code)
+                raise application_failure(application.name, output.causes, code)
 
 
 @contextmanager
@@ -81,17 +81,17 @@ def killed_on_error(application: Submission, log: Callable[[str], None]) -> Iter
     try:
         yield
     except BaseException:
-        kill(application, log)
+        kill_driver(application, log)
         raise
 
 
-def kill(application: Submission, log: Callable[[str], None]) -> None:
+def kill_driver(application: Submission, log: Callable[[str], None]) -> None:
     """Kill an application in cluster mode: the end of spark-submit does not end it."""
     if application.tag is None:
         return
     try:
-        ask = application_state.client(Path(application.env["SPARK_HOME"]))
-        for each in application_state.kill(application.tag, ask):
+        ask = application_state.yarn_client(Path(application.env["SPARK_HOME"]))
+        for each in application_state.kill_applications(application.tag, ask):
             log(f"{each}: killed")
     except OSError as error:
         log(f"the YARN application with the tag {application.tag} may still run: {error}")

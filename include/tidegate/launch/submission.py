@@ -123,8 +123,8 @@ def of_job(
 ) -> Submission:
     """Return the call for a job of this package. ConfigurationError if `conf` holds a secret."""
     if found := secrets.secret_settings(conf):
-        raise ConfigurationError(secrets.complaint(found), settings=found)
-    connector = [str(p) for p in spark_jars.files(spark.jars, spark_jars.KAFKA, spark.home)]
+        raise ConfigurationError(secrets.secrets_complaint(found), settings=found)
+    connector = [str(p) for p in spark_jars.jar_files(spark.jars, spark_jars.KAFKA, spark.home)]
     is_other = spark.home is not None or spark.python is not None or spark.is_cluster
     archived = not is_other and spark.jars == spark_jars.CACHE
     settings = {

@@ -117,7 +117,9 @@ def complaints(
             f"HADOOP_PROXY_USER is set, and Spark says: {PROXY_USER} (KAFKA-6945); unset it, or "
             "remove tidegate.delegation_token"
         )
-    if here and not any(jar.artifact.startswith(_PROVIDER) for jar in jars.read("spark-kafka")):
+    if here and not any(
+        jar.artifact.startswith(_PROVIDER) for jar in jars.read_lock("spark-kafka")
+    ):
         found.append(
             f"the jars of Spark's Kafka connector lack {_PROVIDER}, which obtains tokens; "
             "install Tidegate anew"
@@ -125,7 +127,7 @@ def complaints(
     return found
 
 
-def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]:
+def tokens_for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]:
     """Return the settings with which Spark itself obtains tokens. None where the driver does.
 
     Raises ConfigurationError for a connection without the keytab that this needs, or with settings
@@ -152,7 +154,7 @@ def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]
 
 def _spark_defaults(home: Path | None) -> dict[str, str]:
     """Return the Java options in the spark-defaults.conf of spark-submit, by their place."""
-    home = home or spark_home.find() or Path()
+    home = home or spark_home.find_spark() or Path()
     path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     try:
         text = path.read_text(errors="replace")

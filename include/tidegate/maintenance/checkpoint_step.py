@@ -12,7 +12,7 @@ from tidegate.runs.spec_protocol import Spec
 FORMAT = 1
 
 
-def checkpoint(spec: Spec, store: Store) -> dict[str, Any]:
+def checkpoint_pipeline(spec: Spec, store: Store) -> dict[str, Any]:
     """Write a checkpoint of the ledger's state, unless the newest one is at its end.
 
     `read` is the number of entries read since the previous checkpoint.

@@ -11,7 +11,7 @@ from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.fold import Fold
 from tidegate.core.nearest import did_you_mean
-from tidegate.core.partition import fix, of_topic
+from tidegate.core.partition import fix, topic_problem
 from tidegate.errors import (
     BeyondEnd,
     ConfigurationError,
@@ -30,7 +30,7 @@ from tidegate.runs.run import Mirror
 FORMAT = 1
 
 
-def show(spec: Ingest) -> dict[str, Any]:
+def show_cursors(spec: Ingest) -> dict[str, Any]:
     """Return the ledger's cursors in Spark's form, and the origin of each partition."""
     fold = _ledger(spec).fold
     return {
@@ -95,7 +95,7 @@ def move(
         )
     seen = _survey(spec, kafka, ledger.fold, topic)
     # `refuse_leaderless` asks only for the partition that is moved.
-    if problem := of_topic(topic, topic_id, seen.state(topic)):
+    if problem := topic_problem(topic, topic_id, seen.state(topic)):
         raise IdentityChanged(
             f"pipeline {spec.name!r}: {problem}: {fix(spec, problem)}",
             was=topic_id,

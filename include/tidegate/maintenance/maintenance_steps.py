@@ -43,15 +43,15 @@ class Step:
 
 
 def _reconcile(spec: Spec, given: Environment) -> dict[str, Any]:
-    from tidegate.maintenance.reconcile import reconcile
+    from tidegate.maintenance.reconcile import reconcile_pipeline
 
     group = isinstance(spec, Ingest) and spec.progress_group
     kafka = given.kafka_of(spec) if group else None
     if not isinstance(given.variables, NeedsAirflow):
-        return reconcile(spec, given.variables, kafka)
+        return reconcile_pipeline(spec, given.variables, kafka)
     if kafka is None:
         raise given.variables
-    return reconcile(spec, None, kafka)
+    return reconcile_pipeline(spec, None, kafka)
 
 
 def _ahead(spec: Spec, reconciled: Document) -> CursorAhead | None:
@@ -77,19 +77,21 @@ def _kept(_: Spec, swept: Document) -> LakeDamaged | None:
 STEPS = {
     "repair": Step(
         "Place committed files after crashes; quarantine unknown files in `data/`.",
-        lambda spec, _: lazy("tidegate.maintenance.repair.repair")(spec, store(spec)),
+        lambda spec, _: lazy("tidegate.maintenance.repair.repair_lake")(spec, store(spec)),
         kinds=("ingest",),
     ),
     "reconcile": Step("Rewrite Variables that differ from the ledger.", _reconcile, _ahead),
     "sweep": Step(
         "Delete staged files that are no longer needed.",
-        lambda spec, given: lazy("tidegate.maintenance.sweep.sweep")(
+        lambda spec, given: lazy("tidegate.maintenance.sweep.sweep_pipeline")(
             spec, store(spec), run=given.run, abandon_after=given.abandon_after
         ),
         _kept,
     ),
     "checkpoint": Step(
         "Write a checkpoint of the ledger, so that opening it reads few entries.",
-        lambda spec, _: lazy("tidegate.maintenance.checkpoint_step.checkpoint")(spec, store(spec)),
+        lambda spec, _: lazy("tidegate.maintenance.checkpoint_step.checkpoint_pipeline")(
+            spec, store(spec)
+        ),
     ),
 }

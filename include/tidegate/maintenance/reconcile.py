@@ -16,7 +16,9 @@ from tidegate.runs.run import Mirror
 FORMAT = 1
 
 
-def reconcile(spec: Spec, mirror: Mirror | None, kafka: KafkaCluster | None) -> dict[str, Any]:
+def reconcile_pipeline(
+    spec: Spec, mirror: Mirror | None, kafka: KafkaCluster | None
+) -> dict[str, Any]:
     """Rewrite each Variable and group offset that differs from the ledger. Return all of them.
 
     A Variable that is ahead is not changed. The others are rewritten. `mirror` is None without
@@ -32,7 +34,7 @@ def reconcile(spec: Spec, mirror: Mirror | None, kafka: KafkaCluster | None) -> 
         rewritten = [{**drift.to_json(), "mended": drift.state != "ahead"} for drift in drifts]
     group = None
     if isinstance(spec, Ingest) and spec.progress_group and kafka is not None:
-        group = consumer_group.reconcile(spec, kafka, ledger.fold)
+        group = consumer_group.reconcile_group(spec, kafka, ledger.fold)
     return {
         "format": FORMAT,
         "pipeline": spec.name,

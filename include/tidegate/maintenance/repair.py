@@ -22,7 +22,7 @@ FORMAT = 1
 logger = logging.getLogger(__name__)
 
 
-def repair(spec: IngestSpec, store: Store) -> dict[str, Any]:
+def repair_lake(spec: IngestSpec, store: Store) -> dict[str, Any]:
     """Place unplaced commits. Move files in `data/` that no live commit lists to quarantine.
 
     A committed file that is missing or truncated is placed again from its staged copy; LakeDamaged

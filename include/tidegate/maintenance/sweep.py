@@ -13,7 +13,7 @@ from tidegate.pipelines.spec import Ingest, Spec
 FORMAT = 1
 
 
-def sweep(
+def sweep_pipeline(
     spec: Spec, store: Store, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER
 ) -> dict[str, Any]:
     """Delete what the rules of `lake.sweeping` allow. Return what was deleted and what was kept.

@@ -47,19 +47,19 @@ def pipeline_dags(loaded: pipeline_files.Loaded | None = None) -> dict[str, DAG]
 
     The DAG of an invalid file shows the errors in Airflow's UI. It never affects other pipelines.
     """
-    found = asked_for() if loaded is None else loaded
+    found = wanted_pipelines() if loaded is None else loaded
     dags = (_dag_or_errors(name, spec) for name, spec in found.items())
     return {dag.dag_id: dag for dag in dags}
 
 
-def asked_for() -> pipeline_files.Loaded:
+def wanted_pipelines() -> pipeline_files.Loaded:
     """Load the pipelines whose DAGs Airflow wants: all of them, or only that of a task.
 
     Airflow reads the DAG file for each task anew. A thousand DAGs take seconds.
     """
     only = get_parsing_context().dag_id
     return pipeline_files.load_all(
-        name for name in pipeline_files.names() if not only or dag_id(name) == only
+        name for name in pipeline_files.pipeline_names() if not only or dag_id(name) == only
     )
 
 
@@ -99,7 +99,7 @@ def pipeline_dag(spec: Spec) -> DAG:
         tags=tags,
         default_args={"retries": spec.retries, "retry_delay": timedelta(seconds=15)},
     ) as dag:
-        flow_tasks(partial(tasks.run_of, spec), flows.of(spec), outlets=tasks.outlets(spec))
+        flow_tasks(partial(tasks.run_of, spec), flows.flow_of(spec), outlets=tasks.outlets(spec))
     # Before, each task would copy them several times, a third of parsing; by assignment, Airflow
     # would check schemas that are the same for all pipelines, a fifth of what is left.
     dag.params.update(params)
@@ -134,7 +134,7 @@ def replay_tasks(run_of: tasks.RunOf) -> None:
         if not tasks.plan(run_of, context):
             return None
         with tasks.airflow_errors():
-            flow = flows.of(pipeline_files.load_named(context["params"]["pipeline"]))
+            flow = flows.flow_of(pipeline_files.load_named(context["params"]["pipeline"]))
         # A branch skips the direct downstream tasks that it does not return.
         return [flow.spark_step, "publish"]
 
@@ -213,7 +213,7 @@ def refuse_wrong_files() -> None:
         return  # for a task, whose own file says it
     wrong = [
         f"{str(error).splitlines()[0].rstrip(':')}: the DAG {dag_id(name)} has all complaints"
-        for name, error in pipeline_files.load_all(pipeline_files.names()).items()
+        for name, error in pipeline_files.load_all(pipeline_files.pipeline_names()).items()
         if isinstance(error, ConfigurationError)
     ]
     if wrong:

@@ -14,7 +14,7 @@ from tidegate.core.requests import Backfill
 from tidegate.orchestration import factory, rights, tasks
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
-from tidegate.runs.requested_windows import absolute, parsed_ranges
+from tidegate.runs.requested_windows import absolute_edge, parsed_ranges
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -113,7 +113,7 @@ def replay_dag(loaded: pipeline_files.Loaded | None = None) -> DAG:
 
 
 def _specs(loaded: pipeline_files.Loaded | None) -> dict[str, Spec]:
-    return pipeline_files.valid(factory.asked_for() if loaded is None else loaded)
+    return pipeline_files.valid(factory.wanted_pipelines() if loaded is None else loaded)
 
 
 def _window_params(names: list[str]) -> dict[str, Param]:
@@ -170,7 +170,7 @@ def _backfill(context: Context) -> Run | EgressRun:
     from tidegate.runs.topics import choose_topic
 
     params = tasks.params_of(context)
-    rights.check(context, params["pipeline"])
+    rights.check_rights(context, params["pipeline"])
     spec = pipeline_files.load_ingest(params["pipeline"])
     topic = params["topic"]
     asked = Backfill(
@@ -187,7 +187,7 @@ def _replay(context: Context) -> Run | EgressRun:
     from tidegate.orchestration import airflow_connections
 
     params = tasks.params_of(context)
-    rights.check(context, params["pipeline"])
+    rights.check_rights(context, params["pipeline"])
     spec = pipeline_files.load_named(params["pipeline"])
     given = {
         "id": params["replay_id"],
@@ -195,7 +195,7 @@ def _replay(context: Context) -> Run | EgressRun:
         "files": tuple(params["files"] or ()),
         **_window(params, context),
     }
-    settings = flows.of(spec).replay(spec, params["topic"], airflow_connections.kafka, given)
+    settings = flows.flow_of(spec).replay(spec, params["topic"], airflow_connections.kafka, given)
     return tasks.new_run(spec, context, _known_params(context), **settings)
 
 
@@ -203,7 +203,7 @@ def _window(params: Mapping[str, Any], context: Context) -> dict[str, Any]:
     given = params["partitions"]
     # Of the run, so that a task that is cleared means the same.
     now = datetime.fromisoformat(context["dag_run"].run_after.isoformat())
-    edges = {name: absolute(params[name], params["zone"], now) for name in ("start", "end")}
+    edges = {name: absolute_edge(params[name], params["zone"], now) for name in ("start", "end")}
     return {"partitions": None if given is None else tuple(sorted(set(given))), **edges}
 
 

@@ -54,7 +54,7 @@ def maintenance_dag() -> DAG:
         "pipeline": Param(
             None,
             type=["null", "string"],
-            enum=[None, *pipeline_files.names()],
+            enum=[None, *pipeline_files.pipeline_names()],
             description="Only this one; empty: all pipelines.",
         ),
         **{
@@ -126,7 +126,7 @@ def move_cursor(context: Context) -> None:
         missing = [name for name in ("pipeline", *_CURSOR) if params[name] is None]
         if missing:
             raise ConfigurationError(f"to move a cursor, give also: {', '.join(missing)}")
-        user = rights.check(context, params["pipeline"])
+        user = rights.check_rights(context, params["pipeline"])
         spec = pipeline_files.load_ingest(params["pipeline"])
         moved = move(
             spec,
@@ -147,7 +147,7 @@ def refuse_runs_without_file(context: Context) -> None:
     """
     from tidegate.orchestration import airflow_connections
 
-    variables, there = airflow_connections.Variables(), set(pipeline_files.names())
+    variables, there = airflow_connections.Variables(), set(pipeline_files.pipeline_names())
     known = {*json.loads(variables.read(_PIPELINES) or "[]")}
     count, states = context["ti"].get_dr_count, ["queued", "running"]
     left = sorted(each for each in known - there if count(dag_id=dag_id(each), states=states))
@@ -181,7 +181,7 @@ def run_step(name: str, context: Context) -> None:
         return document
 
     documents, failed = {}, []
-    names = [params["pipeline"]] if params["pipeline"] else pipeline_files.names()
+    names = [params["pipeline"]] if params["pipeline"] else pipeline_files.pipeline_names()
     for pipeline, result in flows.for_each(names, do, step.kinds):
         if isinstance(result, Exception):
             text = f"{pipeline}: {type(result).__name__}: {result}"

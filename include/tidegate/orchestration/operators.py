@@ -80,7 +80,7 @@ class TidegateRunOperator(SparkOperator):
             spec = pipeline_files.load_named(self.pipeline)
             run = self._run(spec, context)
             self.spark = airflow_connections.spark(spec)
-            flows.of(spec).run_all(
+            flows.flow_of(spec).run_all(
                 run,
                 self.spark,
                 lambda given: self.submit(given, context),
@@ -98,7 +98,7 @@ class TidegateRunOperator(SparkOperator):
                 "Airflow does not say whether one of its instances has ended, and with it the "
                 "sender of a claim; give it a task of its own"
             )
-        options = flows.options(
+        options = flows.given_options(
             spec, max_records=self.max_records, max_chunks=self.max_chunks, resend=self.resend
         )
         return tasks.run_of_task(

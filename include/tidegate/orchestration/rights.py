@@ -28,7 +28,7 @@ def sign(dag_id: str, pipeline: str, user: str) -> str:
     return _signature(known_secrets()[0], dag_id, pipeline, user)
 
 
-def check(context: Context, pipeline: str) -> str:
+def check_rights(context: Context, pipeline: str) -> str:
     """Return the user who triggered the run.
 
     Raises TriggerNotPermitted without a valid signature for this user, DAG and pipeline. A run that

@@ -42,9 +42,9 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         """End spark-submit and, in cluster mode, the application, which would not end with it."""
         super().on_kill()
         if self._submitted is not None:
-            from tidegate.launch.spark_submit import kill
+            from tidegate.launch.spark_submit import kill_driver
 
-            kill(self._submitted, logger.info)
+            kill_driver(self._submitted, logger.info)
 
     def submit(self, submission: Submission, context: Context) -> None:
         """Run an application to its end by the Spark provider; raises StageFailed.
@@ -52,7 +52,7 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         If it fails, the log gets its whole output: the worker, with its files, may be gone soon.
         """
         from tidegate.launch.masters import for_master
-        from tidegate.launch.spark_output import failure
+        from tidegate.launch.spark_output import application_failure
         from tidegate.launch.spark_submit import killed_on_error, supervised
 
         submission = for_master(submission, self.spark.master)
@@ -77,7 +77,9 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
                     logger.info("%s", line)
                 code = _EXIT_CODE.search(str(error))
                 causes = self._output.causes or [str(error)]
-                raise failure(submission.name, causes, int(code[1]) if code else None) from None
+                raise application_failure(
+                    submission.name, causes, int(code[1]) if code else None
+                ) from None
 
     def _get_hook(self) -> SparkSubmitHook:
         """Return the provider's hook, which logs what people are to see of Spark's output."""

@@ -58,8 +58,8 @@ def airflow_errors() -> Iterator[None]:
 
 def run_of(spec: Spec, context: Context) -> Run | EgressRun:
     """Return the run of a pipeline's own DAG that a task instance belongs to."""
-    option = flows.of(spec).option
-    settings = flows.options(spec, **{option: params_of(context).get(option)})
+    option = flows.flow_of(spec).option
+    settings = flows.given_options(spec, **{option: params_of(context).get(option)})
     return new_run(spec, context, (*PARAMS, option), **asked_for(spec, context), **settings)
 
 
@@ -97,7 +97,7 @@ def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> R
             "deployment": deployment.identity(),
         }  # fmt: skip
         settings["senders"] = ProcessSenders(task, task_ended(context))
-    run: Run | EgressRun = flows.of(spec).new_run(
+    run: Run | EgressRun = flows.flow_of(spec).new_run(
         spec,
         of_run(airflow_connections.kafka(spec), spec, ti.task_id, ti.run_id, str(ti.try_number)),
         dag_id=dag_id,
@@ -143,7 +143,7 @@ def plan(run_of: RunOf, context: Context) -> bool:
 
     with airflow_errors():
         run = run_of(context)
-        flow = flows.of(run.spec)
+        flow = flows.flow_of(run.spec)
         if context["params"].get("dry_run"):
             explained = flow.explain(
                 run, airflow_connections.spark(run.spec), airflow_connections.kafka
@@ -216,7 +216,7 @@ class SparkTask(SparkOperator):
         end_with_parent()
         with airflow_errors():
             run = self._run_of(context)
-            flow = flows.of(run.spec)
+            flow = flows.flow_of(run.spec)
             if self.task_id != flow.spark_step:
                 raise ConfigurationError(
                     f"pipeline {run.spec.name!r} is {flow.kind}, and this task is for the other "
@@ -231,7 +231,7 @@ def publish(run_of: RunOf, context: Context) -> None:
     """Commit what is sealed. Put offsets and report into XCom, and an event to each asset."""
     with airflow_errors():
         run = run_of(context)
-        published = flows.of(run.spec).publish(run)
+        published = flows.flow_of(run.spec).publish(run)
     push_published(run, published, context)
 
 
@@ -272,7 +272,7 @@ def verdict(run_of: RunOf, context: Context) -> None:
         raise AirflowSkipException("dry run")
     with airflow_errors():
         run = run_of(context)
-        flows.of(run.spec).verdict(run)
+        flows.flow_of(run.spec).verdict(run)
 
 
 def outlets(spec: Spec) -> list[Asset | AssetAlias]:

@@ -29,7 +29,7 @@ _OPTIONS = {
 }
 
 
-def schema() -> Schema:
+def editor_schema() -> Schema:
     """Return the schema of a pipeline file, in the draft that most editors know."""
     _, models = models_json_schema([(Ingest, "validation"), (Egress, "validation")])
     definitions = _with_texts(models["$defs"])

@@ -28,7 +28,7 @@ from tidegate.pipelines.value_types import (
 from tidegate.settings.setting import Place
 from tidegate.settings.sink_settings import READING
 from tidegate.settings.source import disagreements
-from tidegate.settings.table import judge
+from tidegate.settings.table import judge_settings
 from tidegate.spark import formats, producer_settings
 from tidegate.spark.egress_job import LINE
 from tidegate.spark.formats import FileFormatName
@@ -113,7 +113,7 @@ class Target(Strict):
                 return "", "give either topic, or topics that columns.topic chooses from"
             case "producer" if wrong := producer_settings.judged(as_texts(value)).complaints:
                 return "producer", wrong
-            case "options" if wrong := judge(Place.SINK, as_texts(value)).complaints:
+            case "options" if wrong := judge_settings(Place.SINK, as_texts(value)).complaints:
                 return "options", wrong
             case "options" if "producer" in given:
                 return _together(as_texts(given["producer"]), as_texts(value))
@@ -151,7 +151,10 @@ class Target(Strict):
         weak = producer_settings.warnings(self.producer_settings)
         return (
             *(f"target.producer: {each}" for each in short),
-            *(f"target.options: {n}" for n in judge(Place.SINK, as_texts(self.options)).notices),
+            *(
+                f"target.options: {n}"
+                for n in judge_settings(Place.SINK, as_texts(self.options)).notices
+            ),
             *(f"target.{self.key_of_producer}: {each}" for each in weak),
         )
 
@@ -159,7 +162,7 @@ class Target(Strict):
 def _settings(short: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
     return {
         **producer_settings.judged(short).settings,
-        **judge(Place.SINK, options).settings,
+        **judge_settings(Place.SINK, options).settings,
     }
 
 
@@ -177,11 +180,11 @@ def _of_reading(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _together(short: Mapping[str, str], options: Mapping[str, str]) -> Contradiction | None:
     """Return what contradicts itself in valid settings of both forms."""
-    of_options = judge(Place.SINK, options).settings
+    of_options = judge_settings(Place.SINK, options).settings
     if twice := sorted(producer_settings.judged(short).settings.keys() & of_options.keys()):
         return "options", [f"{name}: given twice, in producer too" for name in twice]
     both = _settings(short, options)
-    if wrong := producer_settings.contradictions(_of_producer(both)):
+    if wrong := producer_settings.producer_contradictions(_of_producer(both)):
         return _key_of_producer(short, options), wrong
     if wrong := disagreements(_of_reading(both)):
         return "options", wrong

@@ -37,7 +37,7 @@ from tidegate.pipelines.value_types import (
 from tidegate.settings.old_names import word_of_today
 from tidegate.settings.setting import Place, without_unset
 from tidegate.settings.source import disagreements, without_effect
-from tidegate.settings.table import judge
+from tidegate.settings.table import judge_settings
 
 _EXAMPLES = {
     "offsets": "{orders: {0: 120}}",
@@ -183,13 +183,13 @@ class Ingest(Strict):
     @property
     def source_options(self) -> dict[str, str]:
         """The options for Spark's source, by its names, without the isolation level."""
-        given = judge(Place.SOURCE, as_texts(self.options)).settings
+        given = judge_settings(Place.SOURCE, as_texts(self.options)).settings
         return {name: value for name, value in given.items() if name != "isolation"}
 
     @property
     def notices(self) -> tuple[str, ...]:
         """What a user should know of values that are accepted."""
-        verdict = judge(Place.SOURCE, as_texts(self.options))
+        verdict = judge_settings(Place.SOURCE, as_texts(self.options))
         of_options = (*verdict.notices, *without_effect(verdict.settings))
         return (
             *_notices_of_start(self.start),
@@ -257,7 +257,7 @@ def _selected(existing: Iterable[str], ingest: Mapping[str, Any]) -> tuple[str, 
 
 
 def _wrong_options(given: Mapping[str, str], isolation: str | None) -> list[str]:
-    verdict = judge(Place.SOURCE, given)
+    verdict = judge_settings(Place.SOURCE, given)
     level = without_unset(verdict.settings).get("isolation")
     if isolation and level not in (None, isolation):
         text = (

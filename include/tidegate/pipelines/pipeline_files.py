@@ -14,8 +14,8 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.core.printable import CONTROL, printable, printable_name
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import decode_spec, yaml_reader
-from tidegate.pipelines.complaints import quoted
-from tidegate.pipelines.spec import Ingest, Spec, parse
+from tidegate.pipelines.complaints import quoted_value
+from tidegate.pipelines.spec import Ingest, Spec, parse_spec
 from tidegate.pipelines.yaml_reader import BadFile
 
 _VARIABLE = re.compile(
@@ -66,14 +66,14 @@ class Examined:
     unset: tuple[str, ...]
 
 
-def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
+def load_spec(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
     """Return the spec of one file; ConfigurationError names the file and everything wrong in it.
 
     No other exception is raised, whatever the file contains: one bad file must not stop others.
     """
     where = printable(str(path))
     try:
-        found = examine(path, environ)
+        found = examine_file(path, environ)
     except BadFile as error:
         raise ConfigurationError(f"{where}: {error}") from None
     complaints = [*found.unset, *found.complaints]
@@ -83,7 +83,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
     return found.spec
 
 
-def examine(path: Path, environ: Mapping[str, str] = os.environ) -> Examined:
+def examine_file(path: Path, environ: Mapping[str, str] = os.environ) -> Examined:
     """Return what is in a file; BadFile, and no other exception, if it cannot be read."""
     try:
         return examined(_text(path), path.stem, environ, path.parent)
@@ -106,7 +106,7 @@ def examined(
 
     Files of schemas are looked for in the directory `beside`, by default that of all pipelines.
     """
-    form, of_yaml = yaml_reader.read(text)
+    form, of_yaml = yaml_reader.read_yaml(text)
     if not isinstance(form, dict):
         raise BadFile("a pipeline file is a mapping of keys to values")
     form, unset, wrong = _expand(form, environ)
@@ -115,11 +115,11 @@ def examined(
         wrong += unread
     found = list[str]()
     if "name" in form and form["name"] != name:
-        stated = " ".join(filter(None, ["name:", quoted(form["name"])]))
-        found.append(f"{stated} must be the file's own name, {quoted(name)}")
+        stated = " ".join(filter(None, ["name:", quoted_value(form["name"])]))
+        found.append(f"{stated} must be the file's own name, {quoted_value(name)}")
     spec = None
     try:
-        spec = parse(form)
+        spec = parse_spec(form)
     except ValueError as error:
         found += str(error).splitlines()
     keys = [each.partition(": ")[0] for each in (*unset, *wrong)]
@@ -128,7 +128,7 @@ def examined(
     complaints = [printable(each) for each in dict.fromkeys([*of_yaml, *wrong, *news])]
     if spec is None and not complaints:
         with contextlib.suppress(ValueError):
-            spec = parse(_without(form, keys, name))
+            spec = parse_spec(_without(form, keys, name))
     unset = [printable(each) for each in dict.fromkeys(unset)]
     return Examined(None if complaints else spec, tuple(complaints), tuple(unset))
 
@@ -160,13 +160,13 @@ def load_named(name: str) -> Spec:
         both = " and ".join(printable(path.name) for path in found)
         raise ConfigurationError(f"pipeline {name!r} has two files, {both}: remove one")
     if not found:
-        existing = names()
+        existing = pipeline_names()
         near = did_you_mean(Path(name).stem, existing)
         listed = ", ".join(existing) or "none"
         raise ConfigurationError(
             printable(f"there is no pipeline {name!r} in {directory()}; there are: {listed}{near}")
         )
-    return load(found[0])
+    return load_spec(found[0])
 
 
 def _paths_of(name: str) -> list[Path]:
@@ -203,7 +203,7 @@ def load_ingest(name: str) -> Ingest:
     return spec
 
 
-def paths() -> list[Path]:
+def pipeline_paths() -> list[Path]:
     """Return all pipeline files, valid or not.
 
     ConfigurationError if there is no such directory: an empty answer would hide a wrong setting.
@@ -213,11 +213,11 @@ def paths() -> list[Path]:
     return sorted(path for path in place.iterdir() if path.suffix in ENDINGS)
 
 
-def names() -> list[str]:
+def pipeline_names() -> list[str]:
     """Return the printable names of all pipeline files, valid or not; ConfigurationError as
     `paths`.
     """
-    return sorted({printable_name(path.stem) for path in paths()})
+    return sorted({printable_name(path.stem) for path in pipeline_paths()})
 
 
 def load_all(names: Iterable[str]) -> Loaded:
@@ -233,7 +233,7 @@ def load_all(names: Iterable[str]) -> Loaded:
 
 def load_valid() -> dict[str, Spec]:
     """Return the specs of all pipelines whose file is valid, by name."""
-    return valid(load_all(names()))
+    return valid(load_all(pipeline_names()))
 
 
 def valid(loaded: Loaded) -> dict[str, Spec]:

@@ -20,7 +20,7 @@ _HEAD = f"""\
 """
 
 
-def ingest(
+def ingest_text(
     name: str,
     topics: list[str],
     lake: str,
@@ -67,7 +67,7 @@ def _decode(decoders: Mapping[str, Decoder]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def egress(
+def egress_text(
     name: str,
     source: str,
     file_format: str,

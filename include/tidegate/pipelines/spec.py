@@ -26,7 +26,7 @@ __all__ = [
     "Spec",
     "StartAt",
     "Target",
-    "parse",
+    "parse_spec",
 ]
 
 Spec = Ingest | Egress
@@ -51,7 +51,7 @@ _KNOWN_KEYS = {
 }
 
 
-def parse(form: dict[str, Any]) -> Spec:
+def parse_spec(form: dict[str, Any]) -> Spec:
     """Return the spec; ValueError with one complaint a line if it is not valid."""
     kind = form.get("kind")
     if kind not in tuple(_KINDS):

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from tidegate.pipelines.value_types import Scalar, as_texts
 from tidegate.settings.setting import Place
-from tidegate.settings.table import judge
+from tidegate.settings.table import judge_settings
 
 Contradiction = tuple[str, str | Sequence[str]]
 """The key that complaints are about (empty: the mapping itself), and one or several of them."""
@@ -49,19 +49,21 @@ class Spark(Strict):
         del given
         if key != "conf":
             return None
-        if complaints := judge(cls.place, as_texts(value)).complaints:
+        if complaints := judge_settings(cls.place, as_texts(value)).complaints:
             return "conf", complaints
         return None
 
     @property
     def settings(self) -> dict[str, str]:
         """The settings as Spark is to be given them."""
-        return dict(judge(self.place, as_texts(self.conf)).settings)
+        return dict(judge_settings(self.place, as_texts(self.conf)).settings)
 
     @property
     def notices(self) -> tuple[str, ...]:
         """What a user should know of accepted settings."""
-        return tuple(f"spark.conf: {n}" for n in judge(self.place, as_texts(self.conf)).notices)
+        return tuple(
+            f"spark.conf: {n}" for n in judge_settings(self.place, as_texts(self.conf)).notices
+        )
 
 
 class SendingSpark(Spark):

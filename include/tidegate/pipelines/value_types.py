@@ -132,7 +132,7 @@ def _is_absolute(path: str) -> str:
         text = "a URL here holds no password: give keys by the environment"
         raise PydanticCustomError("unquoted", text)
     # No relative one: Airflow and a terminal have different working directories.
-    if path and (wrong := locations.complaint(path)):
+    if path and (wrong := locations.location_complaint(path)):
         raise ValueError(wrong)
     return path
 

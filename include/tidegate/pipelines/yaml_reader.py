@@ -39,7 +39,7 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-0123456789"))
 
 
-def read(text: str) -> tuple[Any, list[str]]:
+def read_yaml(text: str) -> tuple[Any, list[str]]:
     """Return the document, and complaints about keys. BadFile if it cannot be parsed."""
     try:
         _refuse_aliases_and_depth(text)

@@ -36,7 +36,9 @@ class Topic:
     pipeline: str
 
 
-def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[datetime, Boundary]:
+def resolve_boundaries(
+    topic: Topic, times: list[datetime], complaints: list[str]
+) -> dict[datetime, Boundary]:
     """Return the boundary of each time: the frozen one, or the one that would be frozen now.
 
     In each partition it is the lowest offset of a record in Kafka or a row in the lake whose

@@ -42,7 +42,7 @@ def effective(
     return {name: each._asdict() for name, each in found.items()} | given
 
 
-def explained(run: AnyRun) -> dict[str, dict[str, str | None]]:
+def explained_options(run: AnyRun) -> dict[str, dict[str, str | None]]:
     """Return what `effective` does, with the deploy mode of Spark where the driver is elsewhere."""
     return effective(run.spec, run.kafka, run.engine.settings)
 
@@ -60,7 +60,7 @@ def _of_source(spec: IngestSpec, kafka: Kafka) -> dict[str, Effective]:
 def _of_sink(spec: EgressSpec, kafka: Kafka) -> dict[str, Effective]:
     """Return those of the sink. What Tidegate derives from the others is Tidegate's."""
     found = merged(Place.SINK, spec.target.settings, kafka.options)
-    chosen = producer_settings.settings(spec.target.producer_settings, kafka.options)
+    chosen = producer_settings.client_settings(spec.target.producer_settings, kafka.options)
     derived = {
         f"kafka.{name}": Effective(value, Origin.TIDEGATE)
         for name, value in chosen.items()
@@ -101,7 +101,7 @@ def refuse_options(spec: Spec, connection: str, options: Mapping[str, str]) -> N
         found = [("options", disagreements(spec.source_options, options))]
     else:
         target = spec.target
-        producer = producer_settings.contradictions(target.producer_settings, options)
+        producer = producer_settings.producer_contradictions(target.producer_settings, options)
         reading = disagreements(target.reading_options, options)
         found = [(f"target.{target.key_of_producer}", producer), ("target.options", reading)]
     if wrong := [f"{key}: {each}" for key, complaints in found for each in complaints]:

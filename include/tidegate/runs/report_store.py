@@ -56,6 +56,8 @@ def keep(
         logger.exception("plan %s: its report was not written", plan.id)
 
 
-def read(store: Store, run_key: str, generation: int) -> Mapping[str, Any] | None:
+def read_report(store: Store, run_key: str, generation: int) -> Mapping[str, Any] | None:
     """Return a run's full report, or None if it was not kept."""
-    return json_documents.read(store, layout.report(run_key, generation), dict, number=FORMAT)
+    return json_documents.read_document(
+        store, layout.report(run_key, generation), dict, number=FORMAT
+    )

@@ -11,7 +11,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import ConfigurationError
 
 
-def absolute(edge: str | None, zone: str, now: datetime | None = None) -> str | None:
+def absolute_edge(edge: str | None, zone: str, now: datetime | None = None) -> str | None:
     """Return an edge as `windows.absolute` does; ConfigurationError for an unknown zone.
 
     `now`, by default this moment, is what `-1d` counts from.

@@ -194,7 +194,7 @@ class OpenRun(Generic[AnyKind]):
         first call after `freeze` looks up nothing, because the next step follows at once.
         """
         if not self._is_new:
-            self._latest = plans.latest(self.store, self.run.key, after=self._latest)
+            self._latest = plans.latest_plan(self.store, self.run.key, after=self._latest)
         self._is_new = False
         return self._latest
 
@@ -203,7 +203,7 @@ class OpenRun(Generic[AnyKind]):
         latest = self._latest
         if latest is not None and latest.plan.id == plan.id and latest.note is not None:
             return latest.note
-        return plans.note(self.store, plan.id) or {}
+        return plans.read_note(self.store, plan.id) or {}
 
     def frozen_plan(self) -> Frozen:
         """Return the run's plan of the highest generation. NotSealed if it never had one."""
@@ -220,7 +220,7 @@ class OpenRun(Generic[AnyKind]):
         for notice in self.run.spec.notices:
             logger.warning("%s: %s", self.run.spec.name, notice)
         generation = self._latest.generation + 1 if self._latest else 1
-        self._latest = plans.freeze(self.store, self.run.key, plan, generation, note=note)
+        self._latest = plans.freeze_plan(self.store, self.run.key, plan, generation, note=note)
         self._is_new = True
         return self._latest
 

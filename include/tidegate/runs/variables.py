@@ -49,7 +49,7 @@ class Drift:
         mirror.write(self.name, spark_offsets({self.topic: self.cursors}))
 
 
-def name_of(pipeline: str, topic: str) -> str:
+def variable_name(pipeline: str, topic: str) -> str:
     """Return the Variable's name (contract).
 
     A topic may begin with an underscore, and a pipeline's name end with one. Such a pipeline is
@@ -66,7 +66,7 @@ def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = 
     does not know.
     """
     topics = (*_topics(spec, ledger.fold), *unknown)
-    shown = {topic: mirror.read(name_of(spec.name, topic)) for topic in topics}
+    shown = {topic: mirror.read(variable_name(spec.name, topic)) for topic in topics}
     fold = ledger.refresh()
     drifting = []
     for topic, text in shown.items():
@@ -79,7 +79,7 @@ def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = 
         else:
             state = "behind"
         if (cursors and offsets != cursors) or state == "ahead":
-            drifting.append(Drift(name_of(spec.name, topic), topic, state, offsets, cursors))
+            drifting.append(Drift(variable_name(spec.name, topic), topic, state, offsets, cursors))
     return drifting
 
 
@@ -131,12 +131,12 @@ def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
     )  # fmt: skip
 
 
-def show(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
+def write_variables(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
     """Write the ledger's cursors to the Variables. Return them by topic."""
     cursors = {topic: _cursors(spec, fold, topic) for topic in _topics(spec, fold)}
     shown = {topic: dict(offsets) for topic, offsets in cursors.items() if offsets}
     for topic, offsets in shown.items():
-        mirror.write(name_of(spec.name, topic), spark_offsets({topic: offsets}))
+        mirror.write(variable_name(spec.name, topic), spark_offsets({topic: offsets}))
     return shown
 
 
@@ -147,7 +147,7 @@ def write_topic(
 
     Other partitions keep offsets that are ahead of the ledger: the decision is not about them.
     """
-    name = name_of(spec.name, topic)
+    name = variable_name(spec.name, topic)
     shown = _parsed(mirror.read(name) or "{}", topic) or {}
     highest = fold.highest_cursors(topic)
     undecided = {

@@ -24,7 +24,7 @@ KeyAndValue = tuple[bytes | None, bytes | None]
 logger = logging.getLogger(__name__)
 
 
-def decoded(
+def decode_samples(
     records: Mapping[str, Sequence[KeyAndValue]],
     decode: Mapping[str, Decoding],
     spark: SparkConnection,

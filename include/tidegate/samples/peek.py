@@ -14,21 +14,21 @@ from tidegate.core import columns
 from tidegate.core.boundaries import milliseconds
 from tidegate.core.cluster_answers import Record, iso
 from tidegate.core.cursor import Watermarks
-from tidegate.core.decoding import UNDECODABLE, of_topic
+from tidegate.core.decoding import UNDECODABLE, decoding_of_topic
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.windows import Edge, parse_edges
 from tidegate.errors import ConfigurationError, UnknownTopic, WindowRefused
 from tidegate.lake.store_protocol import Store
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest
-from tidegate.samples.decoded_by_spark import decoded
+from tidegate.samples.decoded_by_spark import decode_samples
 
 FORMAT = 1
 _KINDS = ("CreateTime", "LogAppendTime")
 _UNTYPED = {*columns.NAMES, *columns.FROM_THE_LEDGER, "window_date", UNDECODABLE}
 
 
-def peek(
+def peek_records(
     spec: Ingest,
     kafka: KafkaCluster,
     topic: str,
@@ -45,7 +45,7 @@ def peek(
     UnknownTopic and WindowRefused for what is not there, ConfigurationError for a topic that the
     pipeline does not decode. Writes nothing.
     """
-    how = of_topic(spec.decoding, topic) if decode_by else None
+    how = decoding_of_topic(spec.decoding, topic) if decode_by else None
     if decode_by and how is None:
         raise ConfigurationError(f"{spec.name}: `decode` says nothing of {topic}")
     with Cluster(kafka) as cluster:
@@ -67,7 +67,7 @@ def peek(
     forms = [_form(p, record) for p, record in chosen]
     if decode_by and how and chosen:
         given = {topic: [(record.key, record.value) for _, record in chosen]}
-        rows = decoded(given, {topic: how}, decode_by, spec.spark.settings)[topic]
+        rows = decode_samples(given, {topic: how}, decode_by, spec.spark.settings)[topic]
         from tidegate.lake.dataset import query
 
         for form, row in zip(forms, _rows(*query({"decoded": rows}, "FROM decoded")), strict=True):

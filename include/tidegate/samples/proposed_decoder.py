@@ -12,13 +12,13 @@ from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import reading
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import sampled_columns, schema
-from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding, of_topic
+from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding, decoding_of_topic
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import resolved
-from tidegate.samples.decoded_by_spark import KeyAndValue, decoded
+from tidegate.samples.decoded_by_spark import KeyAndValue, decode_samples
 
 RECORDS = 100
 """At most so many records of a topic are sampled."""
@@ -51,9 +51,9 @@ def fit(
     declared, or not known. Raises the errors of a broker, and those of `decoded`.
     """
     sampled = sample_records(spec, kafka, resolved(spec, kafka, Fold()).topics, most)
-    declared = {topic: how for topic in sampled if (how := of_topic(spec.decoding, topic))}
+    declared = {topic: how for topic in sampled if (how := decoding_of_topic(spec.decoding, topic))}
     given = {topic: sampled[topic] for topic in declared}
-    rows = decoded(given, declared, spark, spec.spark.settings)
+    rows = decode_samples(given, declared, spark, spec.spark.settings)
     found = {}
     for topic, records in sampled.items():
         texts = rows[topic][UNDECODABLE].to_pylist() if topic in rows else []

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.settings.setting import INT, LONG, Check, boolean, text, whole, word
+from tidegate.settings.setting import INT, LONG, Check, boolean, check_text, check_whole, word
 
-_MILLISECONDS = whole(0, LONG)
+_MILLISECONDS = check_whole(0, LONG)
 
-_LEVEL = whole(-1, 9)
+_LEVEL = check_whole(-1, 9)
 
 
 def _gzip(value: str) -> str | None:
@@ -75,89 +75,89 @@ SECURITY: Mapping[str, Check] = dict.fromkeys(
         "ssl.truststore.password",
         "ssl.truststore.type",
     ),
-    text,
+    check_text,
 )
 """Which cluster is used and how it is logged in to: all clients."""
 
 COMMON: Mapping[str, Check] = {
     "auto.include.jmx.reporter": boolean,
-    "client.id": text,
-    "connections.max.idle.ms": whole(-(2**63), LONG),
+    "client.id": check_text,
+    "connections.max.idle.ms": check_whole(-(2**63), LONG),
     "enable.metrics.push": boolean,
-    "interceptor.classes": text,
+    "interceptor.classes": check_text,
     "metadata.max.age.ms": _MILLISECONDS,
     "metadata.recovery.strategy": word("none", "rebootstrap", ignore_case=True),
-    "metric.reporters": text,
-    "metrics.num.samples": whole(1),
+    "metric.reporters": check_text,
+    "metrics.num.samples": check_whole(1),
     "metrics.recording.level": word("INFO", "DEBUG", "TRACE"),
     "metrics.sample.window.ms": _MILLISECONDS,
-    "receive.buffer.bytes": whole(-1),
+    "receive.buffer.bytes": check_whole(-1),
     "reconnect.backoff.max.ms": _MILLISECONDS,
     "reconnect.backoff.ms": _MILLISECONDS,
-    "request.timeout.ms": whole(1),
+    "request.timeout.ms": check_whole(1),
     "retry.backoff.max.ms": _MILLISECONDS,
     "retry.backoff.ms": _MILLISECONDS,
-    "send.buffer.bytes": whole(-1),
-    "socket.connection.setup.timeout.max.ms": whole(100, LONG),
-    "socket.connection.setup.timeout.ms": whole(100, LONG),
+    "send.buffer.bytes": check_whole(-1),
+    "socket.connection.setup.timeout.max.ms": check_whole(100, LONG),
+    "socket.connection.setup.timeout.ms": check_whole(100, LONG),
 }
 
 CONSUMER: Mapping[str, Check] = {
     "allow.auto.create.topics": boolean,
-    "auto.commit.interval.ms": whole(0),
+    "auto.commit.interval.ms": check_whole(0),
     "auto.offset.reset": word("latest", "earliest", "none"),
     "check.crcs": boolean,
-    "client.rack": text,
-    "default.api.timeout.ms": whole(1),
+    "client.rack": check_text,
+    "default.api.timeout.ms": check_whole(1),
     "enable.auto.commit": boolean,
     "exclude.internal.topics": boolean,
-    "fetch.max.bytes": whole(0),
-    "fetch.max.wait.ms": whole(0),
-    "fetch.min.bytes": whole(0),
-    "group.id": text,
-    "group.instance.id": text,
+    "fetch.max.bytes": check_whole(0),
+    "fetch.max.wait.ms": check_whole(0),
+    "fetch.min.bytes": check_whole(0),
+    "group.id": check_text,
+    "group.instance.id": check_text,
     "group.protocol": word("classic", "consumer", ignore_case=True),
-    "group.remote.assignor": text,
-    "heartbeat.interval.ms": whole(0),
+    "group.remote.assignor": check_text,
+    "heartbeat.interval.ms": check_whole(0),
     "isolation.level": word("read_committed", "read_uncommitted"),
-    "key.deserializer": text,
-    "max.partition.fetch.bytes": whole(0),
-    "max.poll.interval.ms": whole(1),
-    "max.poll.records": whole(1),
-    "partition.assignment.strategy": text,
-    "session.timeout.ms": whole(0),
-    "value.deserializer": text,
+    "key.deserializer": check_text,
+    "max.partition.fetch.bytes": check_whole(0),
+    "max.poll.interval.ms": check_whole(1),
+    "max.poll.records": check_whole(1),
+    "partition.assignment.strategy": check_text,
+    "session.timeout.ms": check_whole(0),
+    "value.deserializer": check_text,
 }
 
 PRODUCER: Mapping[str, Check] = {
     "acks": word("all", "-1", "0", "1"),
-    "batch.size": whole(0),
-    "buffer.memory": whole(1, LONG),
+    "batch.size": check_whole(0),
+    "buffer.memory": check_whole(1, LONG),
     "compression.gzip.level": _gzip,
-    "compression.lz4.level": whole(1, 17),
+    "compression.lz4.level": check_whole(1, 17),
     "compression.type": word("none", "gzip", "snappy", "lz4", "zstd"),
-    "compression.zstd.level": whole(-131072, 22),
-    "delivery.timeout.ms": whole(1),
+    "compression.zstd.level": check_whole(-131072, 22),
+    "delivery.timeout.ms": check_whole(1),
     "enable.idempotence": word("true", "false"),
-    "key.serializer": text,
-    "linger.ms": whole(0, LONG),
-    "max.block.ms": whole(1000, LONG),
-    "max.in.flight.requests.per.connection": whole(1),
-    "max.request.size": whole(1),
-    "metadata.max.idle.ms": whole(5000, LONG),
+    "key.serializer": check_text,
+    "linger.ms": check_whole(0, LONG),
+    "max.block.ms": check_whole(1000, LONG),
+    "max.in.flight.requests.per.connection": check_whole(1),
+    "max.request.size": check_whole(1),
+    "metadata.max.idle.ms": check_whole(5000, LONG),
     "partitioner.adaptive.partitioning.enable": boolean,
     "partitioner.availability.timeout.ms": _MILLISECONDS,
-    "partitioner.class": text,
+    "partitioner.class": check_text,
     "partitioner.ignore.keys": boolean,
-    "retries": whole(0, INT),
-    "transaction.timeout.ms": whole(),
-    "transactional.id": text,
-    "value.serializer": text,
+    "retries": check_whole(0, INT),
+    "transaction.timeout.ms": check_whole(),
+    "transactional.id": check_text,
+    "value.serializer": check_text,
 }
 
 ADMIN: Mapping[str, Check] = {
-    "bootstrap.controllers": text,
-    "default.api.timeout.ms": whole(1),
-    "retries": whole(0),
+    "bootstrap.controllers": check_text,
+    "default.api.timeout.ms": check_whole(1),
+    "retries": check_whole(0),
 }
 """What an admin client knows beside `COMMON`, which has no `interceptor.classes` there."""

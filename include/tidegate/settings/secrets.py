@@ -79,7 +79,7 @@ def secret_settings(conf: Mapping[str, str]) -> list[str]:
     return sorted(name for name, value in conf.items() if is_secret(name, value))
 
 
-def complaint(names: list[str]) -> str:
+def secrets_complaint(names: list[str]) -> str:
     """Return the message about secrets in these settings, and where they belong."""
     return f"spark.conf: {', '.join(names)}: {WHY}; use {USE}"
 

@@ -98,7 +98,7 @@ class Word:
         return None if found in allowed else f"one of {', '.join(self.known)}"
 
 
-def whole(least: int = -(2**31), most: int = INT) -> Whole:
+def check_whole(least: int = -(2**31), most: int = INT) -> Whole:
     """Return the check of a whole number between two bounds."""
     return Whole(least, most)
 
@@ -113,12 +113,12 @@ def boolean(value: str) -> str | None:
     return None if value.lower() in ("true", "false") else "true or false"
 
 
-def text(value: str) -> str | None:
+def check_text(value: str) -> str | None:
     """Check a text: it may not be empty."""
     return None if value.strip() else "empty"
 
 
-def duration(value: str) -> str | None:
+def check_duration(value: str) -> str | None:
     """Check a duration of Spark: a whole number, and a unit unless it is milliseconds."""
     if re.fullmatch(r"-?[0-9]{1,15}(us|ms|s|m|min|h|d)?", value.strip().lower()):
         return None
@@ -172,7 +172,7 @@ def values(check: Check | None) -> str:
     if check is boolean:
         return "true, false"
     kinds: dict[Check | None, str] = {
-        duration: "a duration: 500ms, 5m, 1h",
+        check_duration: "a duration: 500ms, 5m, 1h",
         size: "a size: 512m, 2g",
         heap: "512m, 2g",
         executor_heap: "a size: 512m, 2g",

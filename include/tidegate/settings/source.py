@@ -16,8 +16,8 @@ from tidegate.settings.setting import (
     Place,
     Setting,
     boolean,
-    text,
-    whole,
+    check_text,
+    check_whole,
     without_unset,
     word,
 )
@@ -104,7 +104,7 @@ _OWN = {
             "kafka.exclude.internal.topics",
         ),
         Setting(
-            name="kafka.group.id", place=Place.SOURCE, answer=Answer.WARNED, check=text,
+            name="kafka.group.id", place=Place.SOURCE, answer=Answer.WARNED, check=check_text,
             why="Spark warns about it: queries that share a group id may disturb each other. "
             "Nothing is committed to the group",
             use="`groupIdPrefix`",
@@ -125,30 +125,30 @@ _OWN = {
 SOURCE: tuple[Setting, ...] = (
     *of_clients(Place.SOURCE, CONSUMER, DEFAULTS, _OUTSIDE, _OWN),
     Setting(
-        name="kafkaConsumer.pollTimeoutMs", place=Place.SOURCE, check=whole(1, LONG),
+        name="kafkaConsumer.pollTimeoutMs", place=Place.SOURCE, check=check_whole(1, LONG),
         default="30000", outside="120000 (spark.network.timeout)",
         why="the time until a record that does not come is a failure; more for a throttled cluster",
     ),
     Setting(
-        name="fetchOffset.numRetries", place=Place.SOURCE, check=whole(1, 1000),
+        name="fetchOffset.numRetries", place=Place.SOURCE, check=check_whole(1, 1000),
         default="3", outside="3", why="tries, the first one included, of the look-ups of Spark and "
         "of the planner; if it is given, also of the planner's connecting to a broker. Times "
         "fetchOffset.retryIntervalMs at most one hour; of a consumer group at least 3 tries",
     ),
     Setting(
-        name="fetchOffset.retryIntervalMs", place=Place.SOURCE, check=whole(0, INT),
+        name="fetchOffset.retryIntervalMs", place=Place.SOURCE, check=check_whole(0, INT),
         default="1000", outside="1000", why="between the tries of fetchOffset.numRetries",
     ),
     Setting(
-        name="minPartitions", place=Place.SOURCE, check=whole(1, INT),
+        name="minPartitions", place=Place.SOURCE, check=check_whole(1, INT),
         why="at least so many tasks for each chunk, if it has as many offsets",
     ),
     Setting(
-        name="maxRecordsPerPartition", place=Place.SOURCE, check=whole(1, LONG),
+        name="maxRecordsPerPartition", place=Place.SOURCE, check=check_whole(1, LONG),
         why="at most so many offsets for each task; without it Tidegate decides by cores and size",
     ),
     Setting(
-        name="groupIdPrefix", place=Place.SOURCE, check=text, default="tidegate",
+        name="groupIdPrefix", place=Place.SOURCE, check=check_text, default="tidegate",
         outside="spark-kafka-relation",
         why="the group id is this and the plan's id; a broker's ACLs may ask for a prefix",
     ),

@@ -16,12 +16,12 @@ from tidegate.settings.setting import (
     Place,
     Setting,
     boolean,
-    duration,
+    check_duration,
+    check_text,
+    check_whole,
     executor_heap,
     heap,
     size,
-    text,
-    whole,
 )
 
 # By default Spark keeps the consumers of a task, and the records that they fetched last (up to
@@ -204,13 +204,13 @@ _SAME_VALUES = "a retry must make the same values"
 SPARK: tuple[Setting, ...] = (
     *(
         Setting(
-            name=name, place=Place.SPARK, check=duration, caution=caution, why=why,
+            name=name, place=Place.SPARK, check=check_duration, caution=caution, why=why,
             default=CONSUMER_CACHES.get(name), outside=outside,
         )
         for name, outside, caution, why in _POOLS
     ),
     Setting(
-        name="spark.kafka.consumer.cache.capacity", place=Place.SPARK, check=whole(1),
+        name="spark.kafka.consumer.cache.capacity", place=Place.SPARK, check=check_whole(1),
         outside="64", why="a soft limit: consumers in use are never closed",
     ),
     Setting(
@@ -269,19 +269,20 @@ SPARK: tuple[Setting, ...] = (
         )
     ),
     *(
-        Setting(name=name, place=Place.SPARK, check=duration)
+        Setting(name=name, place=Place.SPARK, check=check_duration)
         for name in (
             "spark.network.timeout", "spark.executor.heartbeatInterval", "spark.rpc.askTimeout",
             "spark.rpc.lookupTimeout",
         )
     ),
     Setting(
-        name="spark.jars", place=Place.SPARK, check=text, caution=_of_connector,
+        name="spark.jars", place=Place.SPARK, check=check_text, caution=_of_connector,
         why="files of your own; Tidegate adds those of Kafka's connector",
     ),
     *(
         Setting(
-            name=name, place=Place.SPARK, answer=Answer.WARNED, check=text, use="`spark.jars`",
+            name=name, place=Place.SPARK, answer=Answer.WARNED, check=check_text,
+            use="`spark.jars`",
             why="Spark fetches packages when an application starts: each run needs the network, "
             "and no digest is compared",
         )

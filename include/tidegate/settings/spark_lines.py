@@ -28,7 +28,7 @@ def is_partial(version: str) -> bool:
     return _number(version) < _number(_WHOLE)
 
 
-def complaint(version: str, columns: Collection[str], *, is_typed: bool) -> str | None:
+def version_complaint(version: str, columns: Collection[str], *, is_typed: bool) -> str | None:
     """Return why a Spark cannot read files, or compute their columns. None: it can.
 
     `*` among the columns is the row as JSON. `is_typed`: values of the files are texts, of which

@@ -42,7 +42,7 @@ class Verdict:
     complaints: tuple[str, ...]
 
 
-def find(place: Place, name: str) -> Setting | None:
+def find_setting(place: Place, name: str) -> Setting | None:
     """Return the setting of this name at a place. Options have names in any letter case."""
     found = _BY_NAME.get((place, name.lower()))
     if place is Place.SENDING and not found:
@@ -103,7 +103,7 @@ def _short(name: str) -> str:
     return _bare(name.lower())
 
 
-def judge(place: Place, given: Mapping[str, str]) -> Verdict:
+def judge_settings(place: Place, given: Mapping[str, str]) -> Verdict:
     """Return the answers to the settings that a user gives at a place, all at once.
 
     Values are never quoted: they may be secret.
@@ -112,7 +112,7 @@ def judge(place: Place, given: Mapping[str, str]) -> Verdict:
     notices: list[str] = []
     complaints: list[str] = []
     for name, value in given.items():
-        setting = find(place, name)
+        setting = find_setting(place, name)
         if place in _OF_SPARK and _EXPANDED_LATER.search(value):
             complaints.append(
                 f"{name}: Spark or Hadoop would expand its ${{…}}, say from the environment: write "
@@ -130,7 +130,7 @@ def judge(place: Place, given: Mapping[str, str]) -> Verdict:
                 settings[name] = value
             continue
         new = setting.becomes or setting.name
-        target = find(place, new) or setting
+        target = find_setting(place, new) or setting
         value = target.values.get(value, value)
         check = target.check or setting.check
         if setting.answer is Answer.REFUSED:
@@ -168,7 +168,7 @@ def _unknown(place: Place, name: str) -> str | None:
         each.name for each in TABLE if each.place is place and each.answer is not Answer.REFUSED
     ]
     client = "consumer" if place is Place.SOURCE else "producer"
-    if (prefixed := find(place, f"kafka.{name}")) and prefixed.answer is Answer.REFUSED:
+    if (prefixed := find_setting(place, f"kafka.{name}")) and prefixed.answer is Answer.REFUSED:
         return _refusal(prefixed)
     if prefixed:
         return f"did you mean {prefixed.name!r}?"

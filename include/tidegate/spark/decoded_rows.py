@@ -13,7 +13,7 @@ from tidegate.core.decoding import UNDECODABLE, Decoding
 from tidegate.spark.decoded import fields_of, hidden
 
 
-def decoded(rows: DataFrame, decoding: Decoding) -> DataFrame:
+def decode_rows(rows: DataFrame, decoding: Decoding) -> DataFrame:
     """Return rows with the columns of a decoding, `_undecodable` last.
 
     That column is null for a record that fits. Else it has the fields that do not, and why. A key

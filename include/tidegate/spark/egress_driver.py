@@ -48,9 +48,9 @@ def main(*args: str) -> int:
     job, answers = received(EgressJob, args)
     try:
         with delegation_tokens.obtained(job.logins, job.records) as tokens:
-            spark = session.create(job.app_name)
+            spark = session.create_session(job.app_name)
             try:
-                return attempt(spark, job, answers, tokens)
+                return attempt_sending(spark, job, answers, tokens)
             finally:
                 spark.stop()
     except Exception as error:
@@ -58,7 +58,7 @@ def main(*args: str) -> int:
         return report_failure(error, "starting Spark", secrets, answers)
 
 
-def attempt(
+def attempt_sending(
     spark: SparkSession, job: EgressJob, answers: Answers, tokens: Tokens = NO_TOKENS
 ) -> int:
     """Send a plan's rows. Return 0 and answer DONE, or return 1.
@@ -68,7 +68,7 @@ def attempt(
     try:
         with tokens.used_by(spark):
             session.configure(spark)
-            answers.create(DONE, json.dumps(send(spark, job, answers)))
+            answers.create(DONE, json.dumps(send_missing_rows(spark, job, answers)))
     except Refused as refusal:
         message = kafka_source.redact(str(refusal), job.options)
         files = {f: kafka_source.redact(why, job.options) for f, why in refusal.files.items()}
@@ -81,7 +81,7 @@ def attempt(
     return 0
 
 
-def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any]:
+def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any]:
     """Send the plan's rows that the target lacks. Return what was proven of them.
 
     Raises Refused when rows cannot be sent: then, none was sent by this attempt. Answers
@@ -144,13 +144,13 @@ def _proven(
     if tables is not None:
         try:
             rows, ends = producer_table.sent(spark, job, good, inputs, tables)
-            return readback.answer(job, good, inputs, ends, rows, proof="counts")
+            return readback.job_answer(job, good, inputs, ends, rows, proof="counts")
         except NotProven as error:
             log.info("plan %s: all is read back: %s", job.plan_id, error)
     if is_known:
         _, inputs = read_all(spark, job)
     try:
-        return readback.verify(spark, job, good, inputs)
+        return readback.verify_target(spark, job, good, inputs)
     except (OrderBroken, TooManyUnreadable) as error:
         raise Refused(str(error)) from error
 
@@ -158,7 +158,7 @@ def _proven(
 def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> DataFrame:
     """Return the rows that the target lacks."""
     try:
-        before = target_records.of_plan(spark, job, target_records.ends(spark, job))
+        before = target_records.records_of_plan(spark, job, target_records.ends(spark, job))
         return good if before is None else readback.missing_rows(job, good, before)
     except (LogLost, OrderBroken, TooManyUnreadable) as error:
         raise Refused(str(error)) from error
@@ -197,7 +197,7 @@ def write_records(
     job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int
 ) -> list[Any] | None:
     """Send rows. Return what is observed of them, if anything."""
-    options = producer_settings.render(
+    options = producer_settings.sink_options(
         job.options,
         job.producer,
         client_id=job.client_id,

@@ -20,7 +20,7 @@ _NO_CHECKSUMS = {
 }
 
 
-def located(path: str) -> str:
+def with_scheme(path: str) -> str:
     """Return a path with a scheme: without one, Spark would look in `fs.defaultFS`, say HDFS."""
     return path if "://" in path else f"file:{path}"
 
@@ -40,7 +40,7 @@ class HadoopDirectory:
         self.configuration = self._hadoop.conf.Configuration(hadoop_conf)
         for key, value in self.settings.items():
             self.configuration.set(key, value)
-        self._url = located(directory)
+        self._url = with_scheme(directory)
         self._files = self._path().getFileSystem(self.configuration)
         # An S3 object appears when it is closed, and renaming it would copy it.
         self._writes_in_place = directory.startswith("s3a:")

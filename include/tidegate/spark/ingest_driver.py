@@ -18,7 +18,7 @@ from tidegate.core import columns
 from tidegate.core.canonical import FORMAT
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import delegation_tokens, kafka_source, session
-from tidegate.spark.decoded_rows import decoded
+from tidegate.spark.decoded_rows import decode_rows
 from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
@@ -46,7 +46,7 @@ def main(*args: str) -> int:
                     _log_no_advice(spark)
                     for i, chunk in enumerate(job.chunks, start=1):
                         doing = f"plan {job.plan_id} chunk {chunk.number} ({_topics(chunk)})"
-                        stage(spark, job, chunk)
+                        stage_chunk(spark, job, chunk)
                         staged = i
                         faults.point("stage.half" if i < len(job.chunks) else "stage.done")
             finally:
@@ -57,14 +57,14 @@ def main(*args: str) -> int:
     return 0
 
 
-def stage(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[str, Any]:
+def stage_chunk(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[str, Any]:
     """Write one chunk into its directory, then `_done.json`. Return the content of that file.
 
     A directory without `_done.json` is an unfinished attempt. Spark raises AnalysisException when
     the directory has files already: they may be of another attempt.
     """
     started = time.monotonic()
-    done = write(spark, job, chunk, lambda part: read(spark, job, part))
+    done = write_chunk(spark, job, chunk, lambda part: read_chunk(spark, job, part))
     log.info(
         "plan %s chunk %d: %d rows in %d files, %.2f s",
         job.plan_id, chunk.number, done["rows"], len(done["files"]), time.monotonic() - started,
@@ -72,7 +72,7 @@ def stage(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[str, Any
     return done
 
 
-def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
+def read_chunk(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
     """Return `topic` and the columns of a data file for exactly the chunk's window."""
     cores = spark.sparkContext.defaultParallelism
     prefix = job.options.get("groupIdPrefix", "tidegate")
@@ -82,13 +82,13 @@ def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
     most = job.parquet.max_records_per_file
     for window, tasks in readings(chunk.window, cores, most, job.options):
         limit = records_per_task(window, cores, job.options)
-        options = kafka_source.render(window, given, max_records_per_task=limit)
+        options = kafka_source.source_options(window, given, max_records_per_task=limit)
         part = read_kafka(spark, options, window)
         parts.append(part.coalesce(tasks) if tasks else part)
     return reduce(DataFrame.union, parts).select("topic", *columns.NAMES)
 
 
-def write(
+def write_chunk(
     spark: SparkSession, job: IngestJob, chunk: Chunk, rows_of: Callable[[Chunk], DataFrame]
 ) -> Mapping[str, Any]:
     """Write and count the chunk's rows, then write `_done.json`. Return its content.
@@ -104,7 +104,7 @@ def write(
             counted, F.count(F.lit(1)).alias("rows"), F.max(record_size()).alias("largest")
         )
         if how := job.decode.get(part.window[0].topic):
-            rows = decoded(rows, how)
+            rows = decode_rows(rows, how)
         if fields := job.parquet.fields:
             rows = with_values(rows, fields)
         write_parquet(rows, part, job.parquet, directory.settings, begun=bool(counts))

@@ -11,7 +11,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.settings import kafka_clients
 from tidegate.settings.merged import defaults
 from tidegate.settings.setting import Place
-from tidegate.settings.table import judge
+from tidegate.settings.table import judge_settings
 
 # A given option overrides these. Spark ignores the case of names.
 _DEFAULTS = {name.lower(): value for name, value in defaults(Place.SOURCE).items()}
@@ -25,7 +25,7 @@ _QUOTED = re.compile(
 )
 
 
-def render(
+def source_options(
     window: Window, given: Mapping[str, str], *, max_records_per_task: int
 ) -> dict[str, str]:
     """Return the source's options for exactly this window.
@@ -36,7 +36,7 @@ def render(
     options = {name.lower(): value for name, value in given.items()}
     wrong = [f"{name}: missing" for name in _NEEDED if name not in options]
     others = {name: value for name, value in given.items() if name.lower() not in _OURS}
-    if wrong := [*wrong, *judge(Place.SOURCE, others).complaints]:
+    if wrong := [*wrong, *judge_settings(Place.SOURCE, others).complaints]:
         raise ConfigurationError("Kafka options for Spark: " + "; ".join(wrong), options=wrong)
     starts, ends = bounds([window])
     options.pop("groupidprefix", None)

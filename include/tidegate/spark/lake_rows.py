@@ -13,12 +13,12 @@ from tidegate.core import columns
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import expressions
 from tidegate.spark.egress_job import RowSource
-from tidegate.spark.hadoop_files import located
+from tidegate.spark.hadoop_files import with_scheme
 from tidegate.spark.row_frame import RowFrame, no_text
 from tidegate.spark.source_files import EXACT_PATHS
 
 
-def read(spark: SparkSession, source: RowSource) -> RowFrame:
+def read_lake(spark: SparkSession, source: RowSource) -> RowFrame:
     """Read the rows of the window for which `where` is true.
 
     Raises NotAllowed, NotComputable or NotRepeatable for it.
@@ -36,8 +36,8 @@ def read(spark: SparkSession, source: RowSource) -> RowFrame:
         rows = rows.where(F.expr(source.where))
     parts = [rows]
     for topic, topic_id in source.topic_ids.items():
-        if paths := [located(path) for name, path in source.files if name == topic]:
-            part = spark.read.schema(columns.ddl()).options(**EXACT_PATHS).parquet(*paths)
+        if paths := [with_scheme(path) for name, path in source.files if name == topic]:
+            part = spark.read.schema(columns.data_file_ddl()).options(**EXACT_PATHS).parquet(*paths)
             part = part.withColumn("topic", F.lit(topic)).withColumn("topic_id", F.lit(topic_id))
             within = _within([r for r in source.window if r.topic == topic])
             parts.append(_filtered(part, within, source.where))

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tidegate.core import schema
 from tidegate.core.parquet_settings import PLAIN_VALUE, ParquetSettings, PartitionField, staged
 from tidegate.core.schema import Type
-from tidegate.spark.hadoop_files import HadoopDirectory, located
+from tidegate.spark.hadoop_files import HadoopDirectory, with_scheme
 from tidegate.spark.ingest_job import Chunk
 from tidegate.spark.typed_texts import within_type
 
@@ -29,7 +29,7 @@ def write_parquet(
     directory's file system. `begun`: other topics of the chunk are there already.
     """
     topics = {r.topic for r in chunk.window}
-    directory, levels = located(chunk.directory), [field.directory for field in settings.fields]
+    directory, levels = with_scheme(chunk.directory), [field.directory for field in settings.fields]
     if settings.sort_by:
         known = [schema.quoted(name) for name in settings.sort_by if name in rows.columns]
         rows = rows.sortWithinPartitions("topic", *levels, *known)

@@ -24,7 +24,7 @@ from tidegate.spark.bad_files import SPARK_ERRORS, BadFiles
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.expressions import NotAllowed, NotComputable, NotRepeatable
 from tidegate.spark.failures import describe
-from tidegate.spark.hadoop_files import located
+from tidegate.spark.hadoop_files import with_scheme
 from tidegate.spark.records import RECORD, DoesNotFit
 from tidegate.spark.row_frame import IDENTITY, WHOLE_FILE
 from tidegate.spark.spark_versions import message as message_of
@@ -83,7 +83,7 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
             bad |= _with_bad_rows(job, bad_rows)
         elif not bad:
             bad_rows = bad_rows.select(*IDENTITY, "reason", "text", *RECORD)
-            bad_rows.repartition(1).write.parquet(located(job.quarantine))
+            bad_rows.repartition(1).write.parquet(with_scheme(job.quarantine))
     if bad:
         raise _refused(bad)
     return Checked(shaped, inputs)
@@ -101,7 +101,7 @@ def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
         from tidegate.spark import formats
 
         is_typed = formats.of_files(source.format).needs_whole_spark(source.columns)
-    if why := spark_lines.complaint(spark.version, job.columns.values(), is_typed=is_typed):
+    if why := spark_lines.version_complaint(spark.version, job.columns.values(), is_typed=is_typed):
         raise Refused(why)
 
 

@@ -14,7 +14,7 @@ from tidegate.settings.client_answers import setup_timeouts
 from tidegate.settings.kafka_clients import COMMON
 from tidegate.settings.setting import UNSET, Place, without_unset
 from tidegate.settings.sink_settings import DEFAULTS, READING
-from tidegate.settings.table import Verdict, judge
+from tidegate.settings.table import Verdict, judge_settings
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _ROOM = 64 * 1024  # in a request, besides its largest row
@@ -23,7 +23,7 @@ _ROOM = 64 * 1024  # in a request, besides its largest row
 def judged(given: Mapping[str, str]) -> Verdict:
     """Return the answers to settings by their short names, as `target.producer` has them."""
     by_name = sorted(given.items())
-    found = judge(Place.SINK, {f"kafka.{name}": value for name, value in by_name})
+    found = judge_settings(Place.SINK, {f"kafka.{name}": value for name, value in by_name})
     reading = [f"{_short(name)}: of the consumer that reads back what was sent; use target.options"
                for name in found.settings if name in READING]  # fmt: skip
     return Verdict(
@@ -37,7 +37,9 @@ def _short(text: str) -> str:
     return re.sub(r"(?<![\w.])kafka\.", "", text)
 
 
-def settings(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) -> dict[str, str]:
+def client_settings(
+    given: Mapping[str, str], connection: Mapping[str, str] = NOTHING
+) -> dict[str, str]:
     """Return the producer's settings. `connection` has options for Spark, as `kafka.…`.
 
     Of a connection only what all clients know holds here: the rest of it is not of this producer.
@@ -52,10 +54,14 @@ def settings(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) 
     return found
 
 
-def contradictions(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) -> list[str]:
+def producer_contradictions(
+    given: Mapping[str, str], connection: Mapping[str, str] = NOTHING
+) -> list[str]:
     """Return what would keep the producer from starting, or from sending."""
     known = without_unset(given)
-    found = {n: v for n, v in settings(known, connection).items() if n in known or n not in given}
+    found = {
+        n: v for n, v in client_settings(known, connection).items() if n in known or n not in given
+    }
     wrong = setup_timeouts(found)
     names = ("delivery.timeout.ms", "linger.ms", "request.timeout.ms")
     times = [int(found[name]) for name in names if name in found]
@@ -81,7 +87,7 @@ def contradictions(given: Mapping[str, str], connection: Mapping[str, str] = NOT
 
 def numbers_records(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) -> bool:
     """Return whether brokers number the records of a producer: idempotence, all acknowledged."""
-    found = settings(given, connection)
+    found = client_settings(given, connection)
     return found["enable.idempotence"] == "true" and found["acks"] in ("all", "-1")
 
 
@@ -90,7 +96,7 @@ def disorders(given: Mapping[str, str], *, by_key: bool) -> list[str]:
 
     `by_key`: Kafka chooses the partitions, and the order is that within a key.
     """
-    chosen, found = settings(given), []
+    chosen, found = client_settings(given), []
     if by_key and "partitioner.class" in given:
         found.append(
             "partitioner.class: it would send the rows of a key to many partitions, and their "
@@ -109,7 +115,7 @@ def disorders(given: Mapping[str, str], *, by_key: bool) -> list[str]:
 
 def warnings(given: Mapping[str, str]) -> list[str]:
     """Return what is allowed and weakens the guarantees."""
-    chosen, found = settings(given), []
+    chosen, found = client_settings(given), []
     if chosen["acks"] == "1":
         found.append("acks: 1: a leader that dies takes records with it; the verification sees it")
     if chosen["enable.idempotence"] == "false":
@@ -119,7 +125,7 @@ def warnings(given: Mapping[str, str]) -> list[str]:
 
 def compression(given: Mapping[str, str]) -> str:
     """Return the codec of these settings."""
-    return settings(given)["compression.type"]
+    return client_settings(given)["compression.type"]
 
 
 def largest_record(given: Mapping[str, str]) -> int | None:
@@ -128,7 +134,7 @@ def largest_record(given: Mapping[str, str]) -> int | None:
     return min(limits, default=None)
 
 
-def render(
+def sink_options(
     connection: Mapping[str, str],
     given: Mapping[str, str],
     *,
@@ -142,7 +148,7 @@ def render(
     batch that the broker refuses, and a flush then returns before the pieces are sent: Spark would
     take that for the end.
     """
-    found = settings(given, connection)
+    found = client_settings(given, connection)
     found["batch.size"] = str(min(int(found["batch.size"]), largest_batch))
     request = max(1024 * 1024, largest_row + _ROOM)
     found.setdefault("max.request.size", str(request))

@@ -229,7 +229,7 @@ def _of_plan(job: EgressJob, fetched: Any) -> _Record | None:
     """Return the first record of the plan among the first of a partition."""
     for record in fetched.subList(0, min(fetched.size(), _LOOKED_AT)):
         pairs = [(header.key(), _bytes(header.value())) for header in record.headers().toArray()]
-        said = provenance.of(pairs)
+        said = provenance.provenance_of(pairs)
         if said and said.plan == job.plan_id and said.at < len(job.source.names):
             own = max(i for i, (name, _) in enumerate(pairs) if name == provenance.HEADER)
             identity = job.source.names[said.at], said.row

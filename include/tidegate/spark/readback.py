@@ -67,7 +67,7 @@ def missing_rows(job: EgressJob, good: DataFrame, before: DataFrame) -> DataFram
     return joined.where(is_missing).select("p.*")
 
 
-def verify(
+def verify_target(
     spark: SparkSession,
     job: EgressJob,
     good: DataFrame,
@@ -83,7 +83,7 @@ def verify(
     until = target_records.ends(spark, job)
     for reads_left in reversed(range(_READS)):
         try:
-            found = target_records.of_plan(spark, job, until)
+            found = target_records.records_of_plan(spark, job, until)
             rows, duplicates = _compare(spark, job, good, found, inputs, until)
             break
         except ContentDiffers:
@@ -102,10 +102,10 @@ def verify(
             f"strict does not accept that as sent. {_DECIDE}"
         )
     ends = {(topic, p): end for topic, each in until.items() for p, end in each.items()}
-    return answer(job, good, inputs, ends, rows, duplicates, broken)
+    return job_answer(job, good, inputs, ends, rows, duplicates, broken)
 
 
-def answer(
+def job_answer(
     job: EgressJob,
     good: DataFrame,
     inputs: Sequence[Mapping[str, Any]],

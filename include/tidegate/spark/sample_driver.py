@@ -8,9 +8,9 @@ from pyspark.sql import functions as F
 from tidegate.core import schema
 from tidegate.spark import session
 from tidegate.spark.decode_job import DecodeJob, Sample
-from tidegate.spark.decoded_rows import decoded
+from tidegate.spark.decoded_rows import decode_rows
 from tidegate.spark.failures import report_failure
-from tidegate.spark.hadoop_files import located
+from tidegate.spark.hadoop_files import with_scheme
 from tidegate.spark.received_job import received
 
 
@@ -35,6 +35,6 @@ def _write(spark: SparkSession, sample: Sample) -> None:
         "offset INT, key STRING, value STRING",
     )
     both = (F.unhex(name).alias(name) for name in ("key", "value"))
-    rows = decoded(given.select("offset", *both), sample.decoding)
+    rows = decode_rows(given.select("offset", *both), sample.decoding)
     columns = (schema.quoted(field.name) for field in sample.decoding.columns)
-    rows.select("offset", *columns).write.parquet(located(sample.directory))
+    rows.select("offset", *columns).write.parquet(with_scheme(sample.directory))

@@ -22,10 +22,10 @@ _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 def start(app_name: str) -> SparkSession:
     """Start the session. The options of spark-submit (master, memory, jars) hold."""
-    return configure(create(app_name))
+    return configure(create_session(app_name))
 
 
-def create(app_name: str) -> SparkSession:
+def create_session(app_name: str) -> SparkSession:
     """Return the session before it is configured."""
     return SparkSession.builder.config(map=STATIC).appName(app_name).getOrCreate()
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.spark.egress_job import RowSource
-from tidegate.spark.hadoop_files import located
+from tidegate.spark.hadoop_files import with_scheme
 from tidegate.spark.spark_versions import metadata_column
 
 # Read exactly these paths: `*` in a name is no pattern, and `day=1/` no column (looking for those,
@@ -21,9 +21,9 @@ _SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
 _PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
 
 
-def load(reader: DataFrameReader, source: RowSource) -> DataFrame:
+def load_files(reader: DataFrameReader, source: RowSource) -> DataFrame:
     """Return the rows of the plan's files, and of no others."""
-    return reader.options(**EXACT_PATHS).load([located(path) for _, path in source.files])
+    return reader.options(**EXACT_PATHS).load([with_scheme(path) for _, path in source.files])
 
 
 def read_each_by_one_task(spark: SparkSession) -> None:
@@ -39,10 +39,10 @@ def row_in_task() -> Column:
 
 def files_read(source: RowSource, listed: DataFrame) -> set[str]:
     """Return the plan's names of the files that Spark reads for a frame."""
-    return {name_of(source, uri) for uri in listed.inputFiles()}
+    return {file_name(source, uri) for uri in listed.inputFiles()}
 
 
-def name_of(source: RowSource, uri: str) -> str:
+def file_name(source: RowSource, uri: str) -> str:
     """Return the plan's name of the file at a URI."""
     return re.sub(_SLASHES, "/", unquote(uri)).removeprefix(_root(source))
 

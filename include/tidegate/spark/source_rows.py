@@ -26,7 +26,7 @@ def select(
         if sql not in (WHOLE, LINE):
             expressions.refuse_disallowed(spark, f"columns: {name}", sql)
     if source.is_lake:
-        rows = lake_rows.read(spark, source)
+        rows = lake_rows.read_lake(spark, source)
     else:
         from tidegate.spark import formats
 

@@ -14,7 +14,7 @@ from tidegate.spark.task_size import tasks
 
 
 def read_kafka(spark: SparkSession, options: Mapping[str, str], window: Window) -> DataFrame:
-    """Return the records of a window, by options that `kafka_source.render` has made for it.
+    """Return the records of a window, by options that `source_options` has made for it.
 
     Spark 3.5 ignores the largest size of a task, and is given the number of tasks instead.
     """

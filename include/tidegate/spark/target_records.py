@@ -113,7 +113,7 @@ def _records_of(spark: SparkSession, job: EgressJob, window: Window) -> DataFram
     # Open transactions of other producers must not hide this plan's records.
     given = {**job.options, **job.reading, "kafka.isolation.level": "read_uncommitted"}
     limit = records_per_task(window, spark.sparkContext.defaultParallelism)
-    options = kafka_source.render(window, given, max_records_per_task=limit)
+    options = kafka_source.source_options(window, given, max_records_per_task=limit)
     return read_kafka(spark, options, window)
 
 
@@ -171,7 +171,7 @@ def _unreadable_of(jvm: Any, consumer: Any, tp: Any, begin: int, end: int) -> li
     return offsets
 
 
-def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | None:
+def records_of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | None:
     """Return this plan's records in the target, from its first claim to `until`, or None.
 
     Columns: topic, partition, offset, key, value, headers (without provenance), file, row.

@@ -114,7 +114,7 @@ def splits(
     return [each for each in found if each[0]]
 
 
-def files(window: Window, cores: int, most: int, options: Mapping[str, str] = _NONE) -> int:
+def count_files(window: Window, cores: int, most: int, options: Mapping[str, str] = _NONE) -> int:
     """Return how many files of at most so many records there would be, or a few more."""
     found = 0
     for reading in readings(window, cores, most, options):

@@ -57,9 +57,9 @@ def main() -> None:
                 options=_NO_BROKER,
                 records=100,
             )
-            ingest_driver.write(spark, job, chunk, lambda _: _rows(spark))
+            ingest_driver.write_chunk(spark, job, chunk, lambda _: _rows(spark))
             with contextlib.suppress(Exception):
-                ingest_driver.read(spark, job, chunk).collect()
+                ingest_driver.read_chunk(spark, job, chunk).collect()
         _prepare_to_send(spark, Path(directory))
     load_kafka_client(spark)
     spark.stop()

@@ -88,7 +88,7 @@ def readable(request: Request, user: Annotated[BaseUser, Depends(get_user)]) -> 
         return True
 
     try:
-        return [name for name in pipeline_files.names() if may_read(name)]
+        return [name for name in pipeline_files.pipeline_names() if may_read(name)]
     except ConfigurationError as error:  # there is no directory of pipelines
         raise HTTPException(503, str(error)) from None
 
@@ -106,7 +106,7 @@ def page(pipelines: Readable) -> Response:
 
 
 @app.get("/status.json")
-def document(pipelines: Readable) -> Response:
+def status_documents(pipelines: Readable) -> Response:
     """Return the documents of `tidegate status --json`. `error` where a pipeline has none."""
     documents = [{k: v for k, v in each.items() if k != "bars"} for each in statuses(pipelines)]
     text = json.dumps({"format": FORMAT, "pipelines": documents}, default=str)
@@ -123,7 +123,7 @@ def report(
     """Return the report of a run, as a page."""
     try:
         spec = pipeline_files.load_named(pipeline) if pipeline in pipelines else None
-        found = report_store.read(flows.store(spec), run_key, generation) if spec else None
+        found = report_store.read_report(flows.store(spec), run_key, generation) if spec else None
     except TidegateError as error:
         raise HTTPException(503, f"{type(error).__name__}: {error}") from None
     if spec is None or found is None:

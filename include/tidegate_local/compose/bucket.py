@@ -34,7 +34,7 @@ def ensure(environ: Mapping[str, str], *, timeout: float = _TIMEOUT) -> str:
 
     bucket, _ = s3_settings.bucket_and_prefix(lake)
     where = s3_settings.location(environ)
-    client = s3_settings.client(
+    client = s3_settings.s3_client(
         where,
         aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],

@@ -69,7 +69,7 @@ def count_flights(environ: Mapping[str, str]) -> tuple[int, int]:
     By Arrow: the image has no DuckDB.
     """
     keys = ["topic", "partition", "offset"]
-    spec = pipeline_files.load(Path(environ["TIDEGATE_PIPELINES"]) / "flights.yaml", environ)
+    spec = pipeline_files.load_spec(Path(environ["TIDEGATE_PIPELINES"]) / "flights.yaml", environ)
     table = api.open_lake(spec).dataset().to_table(columns=keys)
     return table.num_rows, table.group_by(keys).aggregate([]).num_rows
 

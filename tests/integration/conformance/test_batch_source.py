@@ -21,7 +21,7 @@ from support.handed_in import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import ConfigurationError, WindowRefused
-from tidegate.pipelines.spec import Ingest, parse
+from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate.runs.run import LIVE, Run
 from tidegate_local.kafka import Broker
 
@@ -38,7 +38,7 @@ class Source:
         self.broker, self.home = broker, home
 
     def run(self, *, name: str = "p", run_id: str = "r", asked: Asked = LIVE, **keys: Any) -> Run:
-        spec = parse({**LEAST, "name": name, "lake": str(self.home), **keys})
+        spec = parse_spec({**LEAST, "name": name, "lake": str(self.home), **keys})
         assert isinstance(spec, Ingest)
         kafka = KafkaCluster("kafka_default", {"bootstrap.servers": self.broker.bootstrap})
         return Run(spec, kafka, "dag", run_id, date(2026, 1, 1), asked=asked, **HERE)
@@ -276,7 +276,7 @@ def test_a_whole_run_of_assigned_partitions(
 def test_no_strategy_or_two(settings: dict[str, Any]) -> None:
     """KafkaRelationSuite: "bad batch query options": no strategy, two or three, and empty ones."""
     with pytest.raises(ValueError, match=r"^(topics|assign|assign\.t|pattern): "):
-        parse({**LEAST, **settings})
+        parse_spec({**LEAST, **settings})
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_options_that_a_batch_refuses(option: str, value: str) -> None:
     throw exception when set to an invalid value". With no broker.
     """
     with pytest.raises(ValueError, match=rf"^options: {option}: "):
-        parse({**LEAST, "topics": ["t"], "options": {option: value}})
+        parse_spec({**LEAST, "topics": ["t"], "options": {option: value}})
 
 
 # What is read

@@ -18,7 +18,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from tidegate.broker import cluster, consumer_groups, target
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
-from tidegate.doctor.check import Check, examine
+from tidegate.doctor.check import Check, run_checks
 from tidegate.doctor.pipeline_checks import check_broker
 from tidegate.errors import BrokerTooOld
 
@@ -86,7 +86,7 @@ def named(version: tuple[int, ...]) -> str:
     "ask",
     [
         lambda: cluster.survey(KAFKA, ["t"], "read_committed"),
-        lambda: consumer_groups.committed(KAFKA, "g"),
+        lambda: consumer_groups.committed_offsets(KAFKA, "g"),
         lambda: target.survey_target(KAFKA, ["new"], create_with=1),
     ],
     ids=["ingest", "group", "egress"],
@@ -122,7 +122,7 @@ def test_a_later_broker_says_who_it_is(connect: Any, version: tuple[int, ...]) -
 
 def test_the_doctor_refuses_an_older_broker(connect: Any) -> None:
     connect((2, 7))
-    (line,) = examine([Check("kafka", lambda: check_broker(KAFKA), "p")])["checks"]
+    (line,) = run_checks([Check("kafka", lambda: check_broker(KAFKA), "p")])["checks"]
     assert (line["check"], line["state"]) == ("kafka", "failure")
     assert "as Kafka 2.7 does" in line["says"]
     assert "topic ids" in line["fix"]

@@ -12,7 +12,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.launch.token_settings import client_options
 from tidegate.settings.setting import Place
-from tidegate.settings.table import find
+from tidegate.settings.table import find_setting
 
 PASSWORD = "hunter2"
 LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": PASSWORD}
@@ -424,6 +424,6 @@ def test_what_spark_gets_is_for_the_connection_alone(given: dict[str, Any], tmp_
     """A pipeline's options can neither hide nor repeat a setting of it."""
     options = client_options(KafkaSettings("k", given), tmp_path)
     for name in options.keys() - {"kafka.request.timeout.ms"}:
-        setting = find(Place.SOURCE, name)
+        setting = find_setting(Place.SOURCE, name)
         assert setting is not None
         assert setting.use == "the Kafka connection"

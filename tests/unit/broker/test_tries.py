@@ -52,8 +52,8 @@ def test_beyond_the_tries(
     """The error is that of the broker, for look-ups of the log and of a group alike."""
     for ask, asked in (
         (lambda: cluster.survey(settings, ["t"], "read_committed"), of_log),
-        (lambda: consumer_groups.committed(settings, "g"), of_group),
-        (lambda: consumer_groups.commit(settings, "g", {}), of_group),
+        (lambda: consumer_groups.committed_offsets(settings, "g"), of_group),
+        (lambda: consumer_groups.commit_offsets(settings, "g", {}), of_group),
     ):
         broker = Broker(error)
         for module in (cluster, consumer_groups):
@@ -91,8 +91,14 @@ def test_within_the_tries(
 @pytest.mark.parametrize(
     ("ask", "what"),
     [
-        (lambda: consumer_groups.committed(KAFKA, "g"), "the look-up of consumer group 'g'"),
-        (lambda: consumer_groups.commit(KAFKA, "g", {}), "the commit to consumer group 'g'"),
+        (
+            lambda: consumer_groups.committed_offsets(KAFKA, "g"),
+            "the look-up of consumer group 'g'",
+        ),
+        (
+            lambda: consumer_groups.commit_offsets(KAFKA, "g", {}),
+            "the commit to consumer group 'g'",
+        ),
     ],
 )
 def test_what_is_tried_is_named(

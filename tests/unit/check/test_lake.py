@@ -21,8 +21,8 @@ from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import attempts, committing, plans
 from tidegate.lake.store import LocalStore
-from tidegate.maintenance.checkpoint_step import checkpoint
-from tidegate.pipelines.spec import parse
+from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
+from tidegate.pipelines.spec import parse_spec
 from tidegate_check import lake as module
 
 CHECKER = Path(module.__file__)
@@ -39,8 +39,8 @@ def root(tmp_path):
     publish(store, replace(live(0, 10), lane="replay", replay=made))
     gap = Gap("t", "id-t", 0, 20, 30, "expired", "run")
     staged_attempts.ledger_of(store).append(gap, run="run")
-    checkpoint(
-        parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}), store
+    checkpoint_pipeline(
+        parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}), store
     )
     publish(store, live(30, 40))
     return tmp_path / "p"
@@ -51,7 +51,7 @@ def live(start, end):
 
 
 def publish(store, plan):
-    plans.freeze(store, plan.id, plan, 1, note={})
+    plans.freeze_plan(store, plan.id, plan, 1, note={})
     staged_attempts.seal(store, plan)
     ledger = staged_attempts.ledger_of(store)
     return committing.publish_sealed(store, ledger, plan, run="run")[0]
@@ -138,14 +138,14 @@ def test_a_file_in_the_directory_of_another_day(tmp_path):
     for n, day in enumerate(("1970-01-01", "1970-01-02")):
         plan = live(10 * n, 10 * n + 10)
         plan = replace(plan, byte_settings={**plan.byte_settings, "partition_by": levels})
-        plans.freeze(store, plan.id, plan, 1, note={})
+        plans.freeze_plan(store, plan.id, plan, 1, note={})
         attempt = staged_attempts.stage(store, plan, rows=10, files={})
         r = plan.chunks[0][0]
         staged_attempts.write_file(
             store, attempt.directory, f"topic=t/timestamp_day={day}/part-0.parquet", 0,
             range(r.start, r.end),
         )  # fmt: skip
-        attempts.create(store, staged_attempts.check(store, plan, attempt))
+        attempts.create_manifest(store, staged_attempts.check(store, plan, attempt))
         committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
         assert names(tmp_path / "p") == ({"directory"} if n else set())
 
@@ -223,7 +223,7 @@ def test_an_overlapping_commit_with_a_right_chain(root):
     """A whole, sealed attempt of its own plan, committed by an entry that follows from the last."""
     store = LocalStore(root)
     plan = live(35, 45)
-    plans.freeze(store, plan.id, plan, 1, note={})
+    plans.freeze_plan(store, plan.id, plan, 1, note={})
     seal = staged_attempts.seal(store, plan)
     form = json.loads(last_entry(root).read_bytes())
     made = committing.commit_entry(plan, seal.attempt, seal.accounts, seal.sha256).to_json()
@@ -247,17 +247,17 @@ def test_a_checkpoint_that_forgets_a_replacement(tmp_path):
     """A part of a commit was replaced: with it forgotten, readers would see its rows twice."""
     store = LocalStore(tmp_path / "p")
     plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 20),))
-    plans.freeze(store, plan.id, plan, 1, note={})
+    plans.freeze_plan(store, plan.id, plan, 1, note={})
     files = {("t", 0): [range(10), range(10, 20)]}
     attempt = staged_attempts.stage(store, plan, files=files)
-    attempts.create(store, staged_attempts.check(store, plan, attempt))
+    attempts.create_manifest(store, staged_attempts.check(store, plan, attempt))
     ledger = staged_attempts.ledger_of(store)
     n = committing.publish_sealed(store, ledger, plan, run="run")[0]
     form = replacement.replaces_to_json([replacement.Replaced(n, OffsetRange("t", 0, 0, 10))])
     made = {"id": "again", "asked": {}, "replaces": [form]}
     publish(store, replace(live(0, 10), lane="replay", replay=made))
-    checkpoint(
-        parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}), store
+    checkpoint_pipeline(
+        parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}), store
     )
     assert names(tmp_path / "p") == set()
     (path,) = (tmp_path / "p/_tidegate/checkpoints").glob("*.json")

@@ -95,7 +95,7 @@ def test_with_those_of_the_broker(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(spark_submit, "ensure_archive", lambda _: tmp_path / "cds/a.jsa")
     assert tidegate(monkeypatch, "jars", "--local", "--json") == 0
-    assert sorted(fetched) == jars.names()
+    assert sorted(fetched) == jars.lock_names()
     assert json.loads(capsys.readouterr().out) == {
         "format": 1,
         "directory": f"{tmp_path}/jars",

@@ -52,4 +52,4 @@ def test_in_a_pipe(shown):
     ],
 )
 def test_in_words(change, expected):
-    assert progress.text(change) == expected
+    assert progress.progress_text(change) == expected

@@ -58,7 +58,9 @@ def tidegate(lakes, monkeypatch, capsys):
 
 def test_the_doctor_without_a_directory_of_pipelines(tidegate, monkeypatch):
     """The machine is checked all the same."""
-    monkeypatch.setattr(machine, "checks", lambda: [Check("x", lambda: iter([ok("x", "fine")]))])
+    monkeypatch.setattr(
+        machine, "machine_checks", lambda: [Check("x", lambda: iter([ok("x", "fine")]))]
+    )
     monkeypatch.setenv("TIDEGATE_PIPELINES", "/nowhere")
     code, out, _ = tidegate("doctor", "--json")
     lines = [(each["check"], each["state"], each["says"]) for each in json.loads(out)["checks"]]
@@ -98,7 +100,7 @@ def test_the_doctor_examines_the_others(tidegate, lakes, monkeypatch):
             raise RuntimeError("unforeseen")
         return [check for check in checks(spec, *lookups) if check.name == "lake"]
 
-    monkeypatch.setattr(machine, "checks", list)
+    monkeypatch.setattr(machine, "machine_checks", list)
     monkeypatch.setattr(pipeline_checks, "checks", broken)
     code, out, _ = tidegate("doctor", "--json")
     lines = json.loads(out)["checks"]

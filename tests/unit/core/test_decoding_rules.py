@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from support import staged_attempts
-from tidegate.core.decoding import Decoder, Decoding, changes, in_plan, of_plan, of_topic
+from tidegate.core.decoding import (
+    Decoder,
+    Decoding,
+    changes,
+    decoding_of_topic,
+    decodings_of_plan,
+    in_plan,
+)
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import OtherFormat
 
@@ -19,9 +26,9 @@ def by_place(ddl: str) -> Decoding:
 def test_the_decoding_of_a_topic() -> None:
     """Its own, else that of all others."""
     other = Decoding(Decoder("string", "text STRING"))
-    assert of_topic({"t": JSON, "*": other}, "t") == JSON
-    assert of_topic({"t": JSON, "*": other}, "u") == other
-    assert of_topic({"t": JSON}, "u") is None
+    assert decoding_of_topic({"t": JSON, "*": other}, "t") == JSON
+    assert decoding_of_topic({"t": JSON, "*": other}, "u") == other
+    assert decoding_of_topic({"t": JSON}, "u") is None
 
 
 def test_its_columns() -> None:
@@ -66,7 +73,7 @@ def test_a_plan_of_a_format_that_is_not_known_keeps_its_columns() -> None:
     planned = staged_attempts.plan_of((OffsetRange("t", 0, 0, 5),))
     decode = [{"topics": ["t"], "value": form}]
     later = replace(planned, byte_settings={**planned.byte_settings, "decode": decode})
-    found = of_plan(later)["t"]
+    found = decodings_of_plan(later)["t"]
     assert [str(field) for field in found.columns] == ["a INT", "_undecodable STRING"]
     assert found.to_json() == {"value": form}
 
@@ -78,4 +85,4 @@ def test_a_decoder_with_a_key_that_is_not_known_is_refused() -> None:
     decode = [{"topics": ["t"], "value": form}]
     later = replace(planned, byte_settings={**planned.byte_settings, "decode": decode})
     with pytest.raises(OtherFormat, match=f"^plan {later.id}: the decoding of t has keys that"):
-        of_plan(later)
+        decodings_of_plan(later)

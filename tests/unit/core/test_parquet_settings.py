@@ -6,8 +6,10 @@ from tidegate.core import parquet_settings, schema
 from tidegate.core.parquet_settings import ParquetSettings, complaints, staged, unsortable
 
 COLUMNS = [
-    schema.parse("at TIMESTAMP, day DATE, carrier STRING, tags ARRAY<STRING>, price DOUBLE"),
-    schema.parse("at DATE, carrier INT, at_day STRING"),
+    schema.parse_columns(
+        "at TIMESTAMP, day DATE, carrier STRING, tags ARRAY<STRING>, price DOUBLE"
+    ),
+    schema.parse_columns("at DATE, carrier INT, at_day STRING"),
 ]
 
 

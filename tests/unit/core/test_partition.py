@@ -4,7 +4,7 @@ import pytest
 
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.partition import LeftOut, Reason, TopicState, in_words, of_range
+from tidegate.core.partition import LeftOut, Reason, TopicState, in_words, range_problem
 
 R = OffsetRange("t", 0, 10, 60)
 WHOLE = Watermarks(10, 60, 60)
@@ -26,7 +26,7 @@ WHOLE = Watermarks(10, 60, 60)
 )
 def test_a_planned_range(now: TopicState, says: str | None) -> None:
     """It is read only while the log has all of it, under the topic id that was planned."""
-    found = of_range(R, "id", now)
+    found = range_problem(R, "id", now)
     assert (found and str(found)) == says
 
 

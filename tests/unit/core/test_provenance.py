@@ -22,14 +22,14 @@ from tidegate.core.provenance import HEADER, Provenance
 )  # fmt: skip
 def test_what_a_header_says(value, said):
     """None for what has another form: others may write a header of this name."""
-    assert provenance.of([("a", b"1"), (HEADER, value)]) == said
+    assert provenance.provenance_of([("a", b"1"), (HEADER, value)]) == said
 
 
 def test_the_last_header_counts():
     """A record that is sent on has the header of its first plan before; an agent appends others."""
     headers = [(HEADER, b"a:0:1:"), (HEADER, b"b:2:3:"), ("trace", b"x")]
-    assert provenance.of(headers) == Provenance("b", 2, 3)
-    assert provenance.of([]) is None
+    assert provenance.provenance_of(headers) == Provenance("b", 2, 3)
+    assert provenance.provenance_of([]) is None
 
 
 def test_what_an_index_stands_for():

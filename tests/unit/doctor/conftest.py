@@ -4,13 +4,13 @@ import pytest
 
 from support.doctor_checks import commit
 from tidegate.lake.store import LocalStore
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 
 
 @pytest.fixture
 def spec(tmp_path):
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path / "lake")}
-    return parse({**form, "schedule": "0 * * * *"})
+    return parse_spec({**form, "schedule": "0 * * * *"})
 
 
 @pytest.fixture

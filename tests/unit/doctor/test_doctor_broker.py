@@ -22,14 +22,14 @@ from tidegate.core.plan import Plan, SourceFile
 from tidegate.core.requests import FileReplay, Replay
 from tidegate.doctor import claim_checks as egress_checks
 from tidegate.doctor import lake, pipeline_checks
-from tidegate.doctor.check import examine
+from tidegate.doctor.check import run_checks
 from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerUnreachable, LakeUnsafe, NotAuthorised
 from tidegate.lake import plans
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, open_store
 from tidegate.launch.spark_connection import SparkConnection
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import EgressRun
 
 KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -46,7 +46,7 @@ def test_a_ledger_that_cannot_be_read(spec, store, monkeypatch):
     monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
     monkeypatch.setattr(pipeline_checks, "survey", Cluster().survey)
     monkeypatch.setattr(pipeline_checks, "retentions", lambda *_: {"t": Cluster().kept})
-    found = examine(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK))
+    found = run_checks(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK))
     first, *others = found["checks"]
     assert (first["check"], first["state"]) == ("lake", "failure")
     assert "entry 2" in first["says"] + first["fix"]
@@ -202,7 +202,7 @@ def test_a_broker_that_is_away(spec, store):
         raise BrokerUnreachable("no broker answered within 8 s; check that it runs")
 
     check, *_ = (c for c in pipeline_checks.checks(spec, away, lambda: SPARK) if c.name == "kafka")
-    (line,) = examine([check])["checks"]
+    (line,) = run_checks([check])["checks"]
     assert (line["pipeline"], line["says"]) == ("p", "no broker answered within 8 s")
     assert line["fix"] == "check that it runs"
 
@@ -215,7 +215,7 @@ def egress(tmp_path, monkeypatch):
     (tmp_path / "of").mkdir()
     form = {"name": "e", "kind": "egress", "lake": str(tmp_path / "of"), "settle": 0}
     source = {"path": str(tmp_path / "in"), "format": "text"}
-    spec = parse({**form, "source": source, "target": {"topic": "out", "partitions": 3}})
+    spec = parse_spec({**form, "source": source, "target": {"topic": "out", "partitions": 3}})
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
     monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
     target_is(monkeypatch)
@@ -257,7 +257,7 @@ def test_a_healthy_egress(egress, monkeypatch):
     """Ledger and lake, claims, source, broker, target and Spark; a topic that a run makes is
     healthy too, and is not made.
     """
-    found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK))
+    found = run_checks(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK))
     assert {each["state"] for each in found["checks"]} == {"ok"}, found["checks"]
     names = [each["check"] for each in found["checks"]]
     assert list(dict.fromkeys(names)) == [
@@ -300,7 +300,7 @@ def test_the_claim_of_a_replay(egress):
         chunks=((OffsetRange("src", 0, 20, 40),),),
         replay={"id": asked.id, "asked": asked.to_json(), "replaces": []},
     )  # fmt: skip
-    plans.freeze(store, "key", plan, 1, note={})
+    plans.freeze_plan(store, "key", plan, 1, note={})
     dead = claimed(started=-1, pid=1)
     of_lake = {"files": (), "topic_ids": {"src": "id"}, "window": plan.chunks[0]}
     ledger_of(egress, replace(dead, lane="replay", plan_id=plan.id, **of_lake))
@@ -320,7 +320,7 @@ def test_the_claim_of_a_replay_of_files(egress):
         isolation="read_uncommitted", topics={}, destination="kafka", byte_settings={}, chunks=(),
         files=claim.files, replay={"id": asked.id, "asked": asked.to_json(), "replaces": []},
     )  # fmt: skip
-    plans.freeze(store, "key", plan, 1, note={})
+    plans.freeze_plan(store, "key", plan, 1, note={})
     ledger_of(egress, replace(claim, plan_id=plan.id))
     _, text = states_and_text(egress_checks.check_claims(egress))
     says = "`tidegate replay e --replay-id x --start 2026-03-14 --file 'a*' --file b.csv`: only"
@@ -337,7 +337,7 @@ def test_a_source_with_something_excluded_or_none_at_all(egress, tmp_path):
     for path in (tmp_path / "in").iterdir():
         path.unlink()
     (tmp_path / "in").rmdir()
-    found = examine([c for c in pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK)
+    found = run_checks([c for c in pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK)
                      if c.name == "source"])  # fmt: skip
     assert (found["failures"], "cannot be" in found["checks"][0]["says"]) == (1, True)
 
@@ -368,7 +368,7 @@ def test_errors_of_an_egress_are_failures(egress, monkeypatch):
 
     monkeypatch.setattr(pipeline_checks, "Cluster", away)
     monkeypatch.setattr(egress_checks, "survey_target", refuses)
-    found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK))
+    found = run_checks(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK))
     failed = {each["check"]: each["fix"] for each in found["checks"] if each["state"] == "failure"}
     assert failed == {"kafka": "check that it runs", "target": "grant it"}
 
@@ -431,7 +431,7 @@ def test_notices_of_settings(spec):
 
 def test_the_lines_are_json(spec, store):
     """As `doctor --json` prints them."""
-    found = examine(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK)[::3])
+    found = run_checks(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK)[::3])
     assert json.loads(json.dumps(found))["checks"][-1] == {
         "pipeline": "p", "check": "spark", "state": "ok", "says": "master local[2]", "fix": None,
     }  # fmt: skip

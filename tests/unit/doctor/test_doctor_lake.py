@@ -18,7 +18,7 @@ from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
 from tidegate.doctor import lake, machine, pipeline_checks
-from tidegate.doctor.check import Check, examine, ok
+from tidegate.doctor.check import Check, ok, run_checks
 from tidegate.errors import ConfigurationError, LakeUnsafe
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
@@ -38,7 +38,7 @@ MARKS = Watermarks(0, 20, 20)
 def test_a_healthy_machine():
     """All checks are ok in a set-up environment; lines keep the order of the checks."""
     started = time.monotonic()
-    found = examine(machine.checks())
+    found = run_checks(machine.machine_checks())
     names = [each["check"] for each in found["checks"]]
     assert names == ["pyspark", "java", "jars", "provider", "disk", "clock"]
     assert found["failures"] == 0
@@ -120,13 +120,13 @@ def test_java_inherits_no_connection(tmp_path, monkeypatch):
 
 def test_no_java(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    (line,) = examine([Check("java", machine.java)])["checks"]
+    (line,) = run_checks([Check("java", machine.java)])["checks"]
     assert (line["state"], "install Java 17 or 21" in line["says"]) == ("failure", True)
 
 
 def test_a_truncated_jar(tmp_path, monkeypatch):
     """A truncated and a missing jar are named, with the command that fetches them again."""
-    known = jars.paths("spark-kafka")
+    known = jars.lock_paths("spark-kafka")
     (tmp_path / "jars").mkdir()
     for path in known[1:]:
         (tmp_path / "jars" / path.name).write_bytes(path.read_bytes())
@@ -141,7 +141,7 @@ def test_a_truncated_jar(tmp_path, monkeypatch):
 
 def test_versions_of_the_jars():
     """Connector and Kafka's client as in the lock, Spark as PySpark says."""
-    locked = {jar.artifact: jar.version for jar in jars.read("spark-kafka")}
+    locked = {jar.artifact: jar.version for jar in jars.read_lock("spark-kafka")}
     connector, client = locked["spark-sql-kafka-0-10_2.13"], locked["kafka-clients"]
     (line,) = machine.spark_jars()
     says = f"connector {connector}, kafka-clients {client}, Spark {pyspark.__version__}"
@@ -185,7 +185,7 @@ def test_a_check_that_fails_stops_no_other():
         yield
 
     well = Check("c", lambda: iter([ok("c", "")]))
-    found = examine([Check("a", refuses), Check("b", breaks, "p"), well, Check("d", lists)])
+    found = run_checks([Check("a", refuses), Check("b", breaks, "p"), well, Check("d", lists)])
     assert [(each["check"], each["state"], each["fix"]) for each in found["checks"]] == [
         ("a", "ok", None),
         ("a", "failure", "mend it"),
@@ -222,7 +222,7 @@ def test_a_lake_that_no_run_can_create(spec, lake_that_is_missing):
     check, *_ = pipeline_checks.checks(
         spec.model_copy(update={"lake": lake_that_is_missing}), None, None
     )
-    lines = examine([check])["checks"]
+    lines = run_checks([check])["checks"]
     assert [(each["check"], each["state"]) for each in lines] == [("lake", "failure")]
 
 
@@ -246,7 +246,7 @@ def test_a_ledger_that_takes_long_to_open(spec, store, monkeypatch):
 def test_a_lake_that_cannot_be_written(spec):
     """/sys is written by nobody, root included."""
     check, *_ = pipeline_checks.checks(spec.model_copy(update={"lake": "/sys"}), None, None)
-    lines = examine([check])["checks"]
+    lines = run_checks([check])["checks"]
     assert [(each["check"], each["state"]) for each in lines][-1] == ("lake", "failure")
     assert "not permitted" in lines[-1]["says"] or "read-only" in lines[-1]["says"].lower()
 

@@ -14,14 +14,16 @@ from tidegate.doctor import pipeline_checks
 from tidegate.doctor.provider import check_provider, providers
 from tidegate.launch import jars
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
-from tidegate.pipelines.spec import Spec, parse
+from tidegate.pipelines.spec import Spec, parse_spec
 
 CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 
 
 def connector() -> Path:
-    return next(jar for jar in jars.paths("spark-kafka") if jar.name.startswith("spark-sql-kafka"))
+    return next(
+        jar for jar in jars.lock_paths("spark-kafka") if jar.name.startswith("spark-sql-kafka")
+    )
 
 
 def jar(path: Path, services: str, **classes: bytes) -> Path:
@@ -62,7 +64,7 @@ def test_the_cache_of_another_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     states, text = states_and_text(check_provider({}, own))
     assert states == [("provider", "failure")]
     assert f"run `tidegate jars --spark-home {home}`" in text
-    name = jars.read("spark-kafka-3.5")[2].file
+    name = jars.read_lock("spark-kafka-3.5")[2].file
     (tmp_path / "cache/jars").mkdir(parents=True)
     jar(tmp_path / "cache/jars" / name, "Mine", Mine=b"\x01\x00\x05kafka")
     states, text = states_and_text(check_provider({}, own))
@@ -72,7 +74,9 @@ def test_the_cache_of_another_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def connector_name() -> str:
     return next(
-        each.file for each in jars.read("spark-kafka") if each.artifact.startswith("spark-sql-kaf")
+        each.file
+        for each in jars.read_lock("spark-kafka")
+        if each.artifact.startswith("spark-sql-kaf")
     )
 
 
@@ -125,7 +129,7 @@ def test_a_pipelines_jars_are_checked(spec: Spec, tmp_path: Path) -> None:
         return states_and_text(check.ask())[1]
 
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
-    own = parse({**form, "spark": {"conf": {"spark.jars": "/a.jar"}}})
+    own = parse_spec({**form, "spark": {"conf": {"spark.jars": "/a.jar"}}})
     assert text(spec) == ""
     assert "not there: /a.jar" in text(own)
     assert "not there: /b.jar" in text(spec, replace(LOCAL, conf={"spark.jars": "/b.jar"}))

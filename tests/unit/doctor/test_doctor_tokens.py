@@ -9,7 +9,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.doctor.tokens import check_tokens
 from tidegate.errors import ConfigurationError
 from tidegate.launch.spark_connection import SparkConnection
-from tidegate.pipelines.spec import Spec, parse
+from tidegate.pipelines.spec import Spec, parse_spec
 
 
 def kafka(name: str, servers: str, **extra: Any) -> KafkaSettings:
@@ -29,7 +29,7 @@ WITHOUT = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
 
 
 def egress(**conf: str) -> Spec:
-    return parse(
+    return parse_spec(
         {
             "name": "out", "kind": "egress", "lake": "/lake", "source": {"lake": "in"},
             "target": {"topic": "t"}, "spark": {"conf": conf},

@@ -12,7 +12,7 @@ from support.handed_in import TOY
 from tidegate import flows
 from tidegate.core.cluster_answers import TargetState, TargetSurvey
 from tidegate.egress.publish import publish
-from tidegate.egress.release import release
+from tidegate.egress.release import release_claim
 from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
@@ -148,7 +148,7 @@ def test_a_content_that_was_not_recorded(world: World) -> None:
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send(application=dies_while_sending)
-    release(
+    release_claim(
         world.spec, flows.store(world.spec), None, "declare sent", "looked", engine=TOY, run="me"
     )
     os.utime(world.home / "in/a", (1, 1))
@@ -175,7 +175,7 @@ def test_an_older_content_is_not_the_one_that_was_sent_last(world: World) -> Non
     touched(world, "a", "B", 2)
     with pytest.raises(SendFailed):
         world.send("two", dies_while_sending, resend=True)
-    release(
+    release_claim(
         world.spec, flows.store(world.spec), None, "declare sent", "looked", engine=TOY, run="me"
     )
     touched(world, "a", "A", 3)

@@ -99,7 +99,7 @@ def test_a_corrected_replay_is_planned_while_the_first_is_sent(
 ) -> None:
     """One of the two requests is sent, and the other one is refused before its first record."""
     sent: list[EgressJob] = []
-    meanwhile(planning, "draft", lambda: send_whole(world, sent, "a", replay_of()))
+    meanwhile(planning, "draft_plan", lambda: send_whole(world, sent, "a", replay_of()))
     corrected = world.open("b", engine=world.engine(sends_window), **CORRECTED)
     plan(corrected)
     with pytest.raises(ReplayRefused, match="of another request under replay id 'x', came first"):
@@ -134,7 +134,7 @@ def test_a_corrected_replay_is_sent_before_the_first_claims_again(
 @pytest.mark.usefixtures("lake")
 def test_two_first_requests_under_one_id(world: World, meanwhile: Any) -> None:
     """The one that loses the plan does not send the other one's window as its own."""
-    meanwhile(planning, "draft", lambda: world.plan("a", **replay_of()))
+    meanwhile(planning, "draft_plan", lambda: world.plan("a", **replay_of()))
     with pytest.raises(ReplayRefused):
         world.send("b", sends_window, **CORRECTED)
     assert world.ran == []

@@ -18,7 +18,7 @@ from tidegate.errors import (
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import STORES, open_store
 from tidegate.pipelines import pipeline_files
-from tidegate.pipelines.spec import Egress, parse
+from tidegate.pipelines.spec import Egress, parse_spec
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) ->
         json.dumps({"name": "pattern", "kind": "ingest", "pattern": "t|u", "lake": "/of/patterns"})
     )
     world.settings = {"source": source}
-    fed = parse({**world.spec.model_dump(), "source": source})
+    fed = parse_spec({**world.spec.model_dump(), "source": source})
     assert isinstance(fed, Egress)
     if not loops:
         refuse_loop(fed, "cluster", STORES, pipeline_files)
@@ -72,15 +72,15 @@ def test_a_path_into_a_lake_of_unknown_pipelines(
     ):
         assert isinstance(Ledger(store, "their").append(entry, run="r"), Appended)
     source = {"path": str(lake), "format": "parquet"}
-    spec = parse({**world.spec.model_dump(), "source": source})
+    spec = parse_spec({**world.spec.model_dump(), "source": source})
     assert isinstance(spec, Egress)
     name = f"their/{layout.DATA}topic={topic}/{level}part-0.parquet"
     refuse_loop(spec, "cluster", STORES, pipeline_files)
     deep = {**source, "path": str(lake / f"their/data/topic={topic}")}
-    deeper = parse({**world.spec.model_dump(), "source": deep})
+    deeper = parse_spec({**world.spec.model_dump(), "source": deep})
     assert isinstance(deeper, Egress)
     globbed = {**source, "path": str(lake / f"their/data/topic=*/{level}part-*.parquet")}
-    by_glob = parse({**world.spec.model_dump(), "source": globbed})
+    by_glob = parse_spec({**world.spec.model_dump(), "source": globbed})
     assert isinstance(by_glob, Egress)
     if loops:
         with pytest.raises(ConfigurationError, match="t feeds the lake"):
@@ -230,7 +230,7 @@ def test_the_projects_pipelines_are_no_loop() -> None:
     """Whatever this project ships."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TIDEGATE_LAKE", "/lake")
-        for name in pipeline_files.names():
+        for name in pipeline_files.pipeline_names():
             spec = pipeline_files.load_named(name)
             if isinstance(spec, Egress):
                 refuse_loop(spec, "cluster", STORES, pipeline_files)

@@ -11,25 +11,25 @@ from support.handed_in import TOY
 from tidegate import flows
 from tidegate.core import canonical, layout
 from tidegate.egress.publish import publish
-from tidegate.egress.release import release
+from tidegate.egress.release import release_claim
 from tidegate.egress.status import status
 from tidegate.egress.verify import verify
 from tidegate.errors import OtherFormat, SendFailed
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import STORES, open_store
-from tidegate.maintenance.sweep import sweep
+from tidegate.maintenance.sweep import sweep_pipeline
 from tidegate.pipelines import pipeline_files
 
 READERS: dict[str, Callable[[World], object]] = {
     "plan": lambda world: world.plan("open"),
     "send": lambda world: world.send("open"),
     "publish": lambda world: publish(world.open("open")),
-    "release": lambda world: release(
+    "release": lambda world: release_claim(
         world.spec, flows.store(world.spec), None, "resend", "a test", engine=TOY, run="me"
     ),
     "status": lambda world: status(world.spec, STORES, pipeline_files),
     "verify": lambda world: verify(world.spec, flows.store(world.spec), None, lambda _: None),
-    "sweep": lambda world: sweep(world.spec, flows.store(world.spec), run="sweep"),
+    "sweep": lambda world: sweep_pipeline(world.spec, flows.store(world.spec), run="sweep"),
 }
 RUN = ("plan", "send", "publish")
 

@@ -45,7 +45,7 @@ from tidegate.errors import (
 from tidegate.lake import sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
-from tidegate.maintenance.checkpoint_step import checkpoint
+from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
 from tidegate.spark.egress_job import LINE, WHOLE, EgressJob
 
 
@@ -206,7 +206,7 @@ def test_every_earlier_root_counts(world: World) -> None:
     world.settings["source"]["path"] = str(world.home / "in/sub")
     with pytest.raises(ConfigurationError, match="what was sent would be sent again"):
         world.plan("three")
-    assert checkpoint(world.spec, flows.store(world.spec))["bytes"]
+    assert checkpoint_pipeline(world.spec, flows.store(world.spec))["bytes"]
     with pytest.raises(ConfigurationError, match="what was sent would be sent again"):
         world.plan("three")
     world.settings["source"]["path"] = str(world.home / "in")

@@ -11,7 +11,7 @@ from support.handed_in import TOY
 from tidegate import flows
 from tidegate.core.entries import Release
 from tidegate.egress.publish import publish
-from tidegate.egress.release import release
+from tidegate.egress.release import release_claim
 from tidegate.errors import (
     AttemptAbandoned,
     LakeDamaged,
@@ -21,7 +21,7 @@ from tidegate.errors import (
     SendFailed,
 )
 from tidegate.lake import deliveries, plans
-from tidegate.maintenance.sweep import sweep as swept
+from tidegate.maintenance.sweep import sweep_pipeline as swept
 from tidegate.spark.egress_job import EgressJob
 
 
@@ -31,7 +31,7 @@ def test_released_to_be_sent_again(world: World) -> None:
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
     world.target = target_of(ends={0: 9})
-    assert release(
+    assert release_claim(
         world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
     )["files"] == ["a"]
     assert world.fold.claims == {}
@@ -51,10 +51,12 @@ def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
         with pytest.raises(
             SenderAlive, match=rf"process {os.getpid()} .* is alive: .* end it first"
         ):
-            release(world.spec, flows.store(world.spec), None, how, "looked", engine=TOY, run="me")
+            release_claim(
+                world.spec, flows.store(world.spec), None, how, "looked", engine=TOY, run="me"
+            )
     assert world.fold.claims.keys() == {claim.plan_id}
     world.alive.clear()
-    assert release(
+    assert release_claim(
         world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
     )["files"] == ["a"]
 
@@ -64,7 +66,9 @@ def test_what_is_sealed_is_not_sent_again(world: World) -> None:
     world.put(a="1")
     world.send("A")
     with pytest.raises(NotClaimed, match="has sent all of it, and only its commit is missing"):
-        release(world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me")
+        release_claim(
+            world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
+        )
     assert world.send_and_publish("A")["rows"] == 1
     assert len(world.ran) == 1
 
@@ -76,15 +80,17 @@ def test_released_as_sent(world: World) -> None:
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
     (plan_id,) = world.fold.claims
-    release(
+    release_claim(
         world.spec, flows.store(world.spec), plan_id, "declare sent", "looked", engine=TOY, run="me"
     )
     assert world.send_and_publish("A")["files"] == ["b"]
     assert world.fold.sent.keys() == {"a", "b"}
     with pytest.raises(NotClaimed, match="has no open claim"):
-        release(world.spec, flows.store(world.spec), None, "resend", "again", engine=TOY, run="me")
+        release_claim(
+            world.spec, flows.store(world.spec), None, "resend", "again", engine=TOY, run="me"
+        )
     with pytest.raises(NotClaimed, match=f"of plan {plan_id}"):
-        release(
+        release_claim(
             world.spec, flows.store(world.spec), plan_id, "resend", "again", engine=TOY, run="me"
         )
 
@@ -97,8 +103,8 @@ def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
     assert sealed is not None
     ledger = world.run().ledger(world.run().store())
     ledger.append(Release(sealed.plan_id, sealed.attempt, "resend", "looked"), run="me")
-    plan = plans.latest(world.run("A").store(), world.run("A").key).plan
-    outcome = deliveries.commit(ledger, plan, sealed, run="A")
+    plan = plans.latest_plan(world.run("A").store(), world.run("A").key).plan
+    outcome = deliveries.commit_delivery(ledger, plan, sealed, run="A")
     assert "abandoned" in str(outcome)
     with pytest.raises((NotSealed, AttemptAbandoned)):
         publish(world.open("A"))
@@ -113,9 +119,9 @@ def test_an_attempt_is_sealed_once(world: World) -> None:
     store = world.run().store()
     sealed = deliveries.sealed(store, world.plan("A").plan, world.fold)
     assert sealed is not None
-    deliveries.create(store, sealed)  # the same again: its first answer was lost
+    deliveries.create_delivery(store, sealed)  # the same again: its first answer was lost
     with pytest.raises(LakeDamaged, match="is sealed already, by another process"):
-        deliveries.create(store, replace(sealed, receipts=()))
+        deliveries.create_delivery(store, replace(sealed, receipts=()))
     assert deliveries.sealed(store, world.plan("A").plan, world.fold) == sealed
 
 

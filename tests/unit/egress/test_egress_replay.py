@@ -29,7 +29,7 @@ from tidegate.core.fold import REPLAY
 from tidegate.core.offsets import OffsetRange
 from tidegate.egress import replay
 from tidegate.egress.explain import explain
-from tidegate.egress.release import release
+from tidegate.egress.release import release_claim
 from tidegate.egress.status import status
 from tidegate.errors import (
     ConfigurationError,
@@ -334,7 +334,7 @@ def test_a_replay_is_released_by_hand(world: World, how: Any, runs: int) -> None
     """
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, **replay_of())
-    release(world.spec, flows.store(world.spec), None, how, "looked", engine=TOY, run="me")
+    release_claim(world.spec, flows.store(world.spec), None, how, "looked", engine=TOY, run="me")
     world.target = target_of(ends={0: 9})
     report = world.send_and_publish("two", application=sends_window, **replay_of())
     assert len(world.ran) == runs
@@ -381,7 +381,9 @@ def test_a_replay_that_may_have_sent_something_keeps_its_plan(world: World) -> N
         world.send("one", dies_while_sending, **replay_of(where="true"))
     with pytest.raises(ReplayRefused):
         world.plan("two", **replay_of())
-    release(world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me")
+    release_claim(
+        world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
+    )
     with pytest.raises(ReplayRefused):
         world.plan("two", **replay_of())
     with pytest.raises(RowsRefused):

@@ -20,7 +20,7 @@ from tidegate.egress.publish import publish, verdict
 from tidegate.egress.status import status
 from tidegate.lake import plans
 from tidegate.lake.store import STORES
-from tidegate.maintenance.checkpoint_step import checkpoint
+from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
 from tidegate.pipelines import pipeline_files
 from tidegate.spark.egress_job import DONE, EgressJob
 
@@ -33,7 +33,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
     world.put(a="1\n", b="22\n")
     report = world.send_and_publish()
     run = world.run()
-    frozen = plans.latest(run.store(), run.key)
+    frozen = plans.latest_plan(run.store(), run.key)
     assert frozen
     assert report == {
         "format": 1, "pipeline": "out", "kind": "egress", "run": "r", "run_key": run.key,
@@ -111,7 +111,7 @@ def test_a_broken_order_is_reported_everywhere(
     assert publish(world.open("one")).asset_event("t")["broken_order"] == []
     state = status(world.spec, STORES, pipeline_files)
     assert state["broken_order"] == [{"commit": report["commit"], "where": ["t-0", "u-t-0"]}]
-    assert checkpoint(world.spec, flows.store(world.spec))["bytes"]
+    assert checkpoint_pipeline(world.spec, flows.store(world.spec))["bytes"]
     assert status(world.spec, STORES, pipeline_files)["broken_order"] == state["broken_order"]
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined

@@ -23,7 +23,7 @@ from tidegate.lake import deliveries
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
-from tidegate.pipelines.spec import Egress, parse
+from tidegate.pipelines.spec import Egress, parse_spec
 
 KAFKA = KafkaCluster("k", {"bootstrap.servers": "nowhere:1"})
 OWN = (("h", b"1"), ("h", None))
@@ -45,7 +45,7 @@ class Target:
             "name": "out", "kind": "egress", "lake": str(home), "target": {"topic": "t"},
             "source": {"path": "/in", "format": "text"},
         }  # fmt: skip
-        spec = parse(form)
+        spec = parse_spec(form)
         assert isinstance(spec, Egress)
         self.spec = spec
         self.store = open_store(spec.lake, spec.name)
@@ -100,8 +100,8 @@ class Target:
         )  # fmt: skip
         ledger = Ledger(self.store, "out")
         self.store.create(layout.plan(plan.id), plan.encoded)
-        deliveries.create(self.store, delivery)
-        outcome = deliveries.commit(ledger, plan, delivery, run="r")
+        deliveries.create_delivery(self.store, delivery)
+        outcome = deliveries.commit_delivery(ledger, plan, delivery, run="r")
         assert isinstance(outcome, Appended)
         return plan.id
 

@@ -14,7 +14,7 @@ from tidegate import flows
 from tidegate.core.requests import FileReplay, Replay
 from tidegate.egress import replay
 from tidegate.egress.explain import explain
-from tidegate.egress.release import release
+from tidegate.egress.release import release_claim
 from tidegate.errors import (
     ConfigurationError,
     ReplayRefused,
@@ -114,7 +114,7 @@ def test_a_replay_decides_no_columns(world: World) -> None:
     pq.write_table(pa.table({"x": ["1"]}), world.home / "in" / "a")
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending)
-    release(
+    release_claim(
         world.spec, flows.store(world.spec), None, "declare sent", "looked", engine=TOY, run="me"
     )
     world.send_and_publish("again", **again("a"))
@@ -164,7 +164,9 @@ def test_bad_files_refuse_a_replay(sent: World) -> None:
 def test_a_replay_that_was_declared_sent_counts_as_done(sent: World) -> None:
     with pytest.raises(SendFailed):
         sent.send("again", dies_while_sending, **again("a*"))
-    release(sent.spec, flows.store(sent.spec), None, "declare sent", "looked", engine=TOY, run="me")
+    release_claim(
+        sent.spec, flows.store(sent.spec), None, "declare sent", "looked", engine=TOY, run="me"
+    )
     before = dict(sent.fold.sent)
     assert sent.send("again", **again("a*")) is None
     assert sent.fold.sent == before

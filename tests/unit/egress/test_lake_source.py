@@ -37,7 +37,7 @@ from tidegate.errors import (
 from tidegate.lake import committing
 from tidegate.lake.store import STORES
 from tidegate.pipelines import pipeline_files
-from tidegate.pipelines.spec import Egress, parse
+from tidegate.pipelines.spec import Egress, parse_spec
 
 
 def test_a_lake_by_pattern_is_sent_and_looped(world: World) -> None:
@@ -48,7 +48,7 @@ def test_a_lake_by_pattern_is_sent_and_looped(world: World) -> None:
     world.settings["source"] = {"lake": "in", "topics": ["u"]}
     assert world.plan().plan.chunks == ((OffsetRange("u", 0, 0, 10),),)
     path = {"path": str(world.home / "lakes/in/data"), "format": "parquet"}
-    fed = parse({**world.spec.model_dump(), "source": path})
+    fed = parse_spec({**world.spec.model_dump(), "source": path})
     assert isinstance(fed, Egress)
     with pytest.raises(ConfigurationError, match="t feeds the lake of 'in'"):
         refuse_loop(fed, "cluster", STORES, pipeline_files)

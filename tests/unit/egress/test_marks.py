@@ -25,7 +25,7 @@ from tidegate.errors import SendFailed, StageFailed
 from tidegate.launch.spark_connection import LOCAL
 from tidegate.launch.spark_engine import SparkEngine
 from tidegate.launch.submission import Submission
-from tidegate.maintenance.sweep import sweep as swept
+from tidegate.maintenance.sweep import sweep_pipeline as swept
 from tidegate.spark.egress_job import SENDING, EgressJob
 from tidegate_check.lake import Checker, Stored
 

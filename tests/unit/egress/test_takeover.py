@@ -12,7 +12,7 @@ import pytest
 from support.egress_world import World, dies_while_sending, sends_all
 from tidegate import flows
 from tidegate.core.entries import Claim
-from tidegate.egress.release import release
+from tidegate.egress.release import release_claim
 from tidegate.egress.sender import (
     has_ended,
     held,
@@ -72,9 +72,9 @@ class Yarn:
 def yarn(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Yarn]:
     def made(*answers: str | None) -> Yarn:
         fake = Yarn(*answers)
-        monkeypatch.setattr(application_state, "kill", fake.kill)
+        monkeypatch.setattr(application_state, "kill_applications", fake.kill)
         monkeypatch.setattr(application_state, "not_ended", fake.not_ended)
-        monkeypatch.setattr(application_state, "running", lambda *_: [])
+        monkeypatch.setattr(application_state, "running_ids", lambda *_: [])
         monkeypatch.setattr(cluster_mode, "LOOKS_AT_DRIVER_APART", 0.01)
         return fake
 
@@ -330,11 +330,13 @@ def test_a_release_is_refused_while_yarn_shows_the_application(
 ) -> None:
     with pytest.raises(SendFailed):
         send(world, dies_while_sending, jobs)
-    monkeypatch.setattr(application_state, "running", lambda *_: ["application_17_0001"])
+    monkeypatch.setattr(application_state, "running_ids", lambda *_: ["application_17_0001"])
     with pytest.raises(SenderAlive, match="yarn application -kill application_17_0001"):
-        release(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
-    monkeypatch.setattr(application_state, "running", lambda *_: [])
-    release(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
+        release_claim(
+            world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r"
+        )
+    monkeypatch.setattr(application_state, "running_ids", lambda *_: [])
+    release_claim(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
     assert world.fold.claims == {}
 
 
@@ -355,7 +357,9 @@ def test_an_application_of_another_engine_is_never_known_to_have_ended(
     assert why == "master 'later' is not known here"
     for how in ("resend", "declare sent"):
         with pytest.raises(ConfigurationError, match="'later' is not known here"):
-            release(world.spec, flows.store(world.spec), None, how, "x", engine=ENGINE, run="r")
+            release_claim(
+                world.spec, flows.store(world.spec), None, how, "x", engine=ENGINE, run="r"
+            )
     assert [*world.fold.claims.values()] == [open_claim]
     assert on_yarn.killed
 
@@ -379,11 +383,11 @@ def test_a_release_withdraws_the_job(
         patched.setattr(LocalStore, "delete", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             send(world, killed, jobs)
-    monkeypatch.setattr(application_state, "running", away)
+    monkeypatch.setattr(application_state, "running_ids", away)
     (open_claim,) = world.fold.claims.values()
     place = LocalStore(world.home / "lake/out")
     job = Attempt(open_claim.plan_id, 0, open_claim.attempt).directory + JOB
     assert place.get(job) == left
-    release(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
+    release_claim(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
     assert place.get(job) == b""
     assert "YARN cannot be asked whether the application with the tag" in caplog.text

@@ -23,7 +23,7 @@ from tidegate.ingest.complete_through import is_complete_through
 from tidegate.lake import committing, plans
 from tidegate.lake.plan_work import gather_work
 from tidegate.lake.store import STORES
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import Run, open_run
 
 KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -58,7 +58,7 @@ def kafka(monkeypatch):
 
 def run_of(tmp_path, **settings):
     form = {"name": "p", "kind": "ingest", "topics": ["t", "u"], "lake": str(tmp_path), **settings}
-    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), **HERE)
+    return Run(parse_spec(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), **HERE)
 
 
 def told(run):
@@ -139,7 +139,7 @@ def sealed(tmp_path, note):
     run = run_of(tmp_path)
     staged_attempts.ledger_of(run.store())
     staged_attempts.seal(run.store(), PLAN)
-    plans.freeze(run.store(), run.key, PLAN, 1, note=note)
+    plans.freeze_plan(run.store(), run.key, PLAN, 1, note=note)
     return run
 
 
@@ -230,15 +230,15 @@ def test_a_plan_of_fewer_partitions(tmp_path, kafka, planned_for, reads_now, sai
     """
     run = sealed(tmp_path, {**NOTE, "assigned": planned_for})
     form = {"topics": ["t", "u"]} if reads_now is None else {"assign": reads_now}
-    spec = parse({"name": "p", "kind": "ingest", "lake": str(tmp_path), **form})
+    spec = parse_spec({"name": "p", "kind": "ingest", "lake": str(tmp_path), **form})
     assert (through(Run(**{**vars(run), "spec": spec})) is not None) == said
 
 
 def test_the_note_of_a_plan_has_what_was_assigned(tmp_path, kafka):
     for settings, expected in (({"topics": ["t"]}, None), ({"assign": {"t": [0]}}, {"t": [0]})):
         form = {"name": "p", "kind": "ingest", "lake": str(tmp_path / str(expected)), **settings}
-        run = Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), **HERE)
-        assert plans.note(run.store(), ingest_steps.plan(run).plan.id)["assigned"] == expected
+        run = Run(parse_spec(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1), **HERE)
+        assert plans.read_note(run.store(), ingest_steps.plan(run).plan.id)["assigned"] == expected
 
 
 def test_a_plan_of_another_isolation(tmp_path, kafka):
@@ -328,4 +328,4 @@ def test_what_is_wrong_with_a_question(tmp_path, kafka):
         ask(run, datetime.now(UTC), "v")
     form = {"name": "p", "kind": "ingest", "pattern": "a.*", "lake": str(tmp_path)}
     with pytest.raises(ConfigurationError, match=r"does not read topic 't': it reads .*a\.\*"):
-        is_complete_through(parse(form), "t", datetime.now(UTC), STORES, no_broker)
+        is_complete_through(parse_spec(form), "t", datetime.now(UTC), STORES, no_broker)

@@ -58,12 +58,12 @@ def test_manifests_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.Mon
     gone = fold.live[max(fold.live)]
     store.delete(gone.manifest.path)
     together = Barrier(count)
-    read = attempts.epochs
+    read = attempts.proven_epochs
 
     def wait(*args):
         together.wait(timeout=10)
         return read(*args)
 
-    monkeypatch.setattr(attempts, "epochs", wait)
+    monkeypatch.setattr(attempts, "proven_epochs", wait)
     found = truncation._sealed_epochs(store, fold, {("t", p): 2 for p in range(count)})
     assert found == {("t", p): p for p in range(count - 1)}

@@ -45,7 +45,7 @@ def decide(tmp_path, monkeypatch):
             return SimpleNamespace(files=listed)
 
         answer(monkeypatch, mean_size=sampled)
-        monkeypatch.setattr(attempts, "committed", manifest)
+        monkeypatch.setattr(attempts, "committed_manifest", manifest)
         fold = Fold() if files is None else Fold(live={3: "commit"})
         store = LocalStore(tmp_path)
         return file_size.records_per_file(

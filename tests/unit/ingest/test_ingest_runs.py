@@ -166,13 +166,13 @@ def test_plans_that_are_over_are_looked_at_no_more(world):
     for number in range(3):
         world.marks = {0: Watermarks(0, 100 * (number + 1), 100 * (number + 1))}
         ingest(world.run(f"run-{number}"), world.submit())
-        assert plans.unfinished(store) == []
+        assert plans.unfinished_ids(store) == []
     world.marks = {0: Watermarks(0, 400, 400)}
     bad = fail_staging(world.run("bad"), world.submit(fail=[0]))
-    assert plans.unfinished(store) == [bad.id]
+    assert plans.unfinished_ids(store) == [bad.id]
     ingest(world.run("good"), world.submit())
     plan(world.run("last"))
-    assert plans.unfinished(store) == []
+    assert plans.unfinished_ids(store) == []
 
 
 def test_a_broker_that_is_away_costs_no_finished_attempt(world):

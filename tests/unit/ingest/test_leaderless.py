@@ -76,7 +76,7 @@ def test_a_new_topic_begins_when_all_its_partitions_have_leaders(world, start):
 def test_no_boundary_is_frozen_without_all_partitions(world, monkeypatch):
     """One that is not in it would be cut at 0, for ever; a run over dates excludes the topic."""
     ingest(world.run("one"), world.submit())
-    monkeypatch.setattr("tidegate.ingest.backfill.resolve", pytest.fail)
+    monkeypatch.setattr("tidegate.ingest.backfill.resolve_boundaries", pytest.fail)
     world.leaderless = {1}
     start = datetime(2024, 5, 1, tzinfo=UTC)
     asked = Dates((start, start + timedelta(days=1)))
@@ -219,7 +219,7 @@ def test_a_log_that_is_cut_off_while_spark_waits_for_a_leader_is_not_sealed(worl
     def back() -> None:
         world.leaderless = set()
 
-    staged = plans.latest(run.store(), run.key).plan
+    staged = plans.latest_plan(run.store(), run.key).plan
     mine = [Attempt(staged.id, 0, "mine")]
     before = world.survey()
     outcomes = sealing.Outcomes()
@@ -263,4 +263,6 @@ def test_a_partition_that_has_no_epoch_now_is_asked_for_its_end(world):
     """No epoch is not the same epoch."""
     world.leaderless, world.epoch, world.began = {0}, 1, {1: 60}
     r = OffsetRange("t", 0, 0, 100)
-    assert truncation.since(world.run("one").kafka, {("t", 0): 0}, world.survey(), [r]) == {r: 60}
+    assert truncation.truncated_since(
+        world.run("one").kafka, {("t", 0): 0}, world.survey(), [r]
+    ) == {r: 60}

@@ -14,13 +14,13 @@ from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import OtherFormat
-from tidegate.ingest.status import files, read_state, status
+from tidegate.ingest.status import lake_files, read_state, status
 from tidegate.ingest.verify import verify
 from tidegate.lake import boundary_files, plans
 from tidegate.lake.attempts import Attempt
-from tidegate.maintenance.checkpoint_step import checkpoint
-from tidegate.maintenance.repair import repair
-from tidegate.maintenance.sweep import sweep
+from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
+from tidegate.maintenance.repair import repair_lake
+from tidegate.maintenance.sweep import sweep_pipeline
 
 LAST = layout.entry(4)
 SEALED, STAGED = (Attempt("{plan}", chunk, "attempt") for chunk in (0, 1))
@@ -40,7 +40,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def path_of(world: World, path: str) -> Path:
     """Return a file of the lake; `{plan}` stands for the plan of the run `open`."""
-    (plan_id,) = plans.unfinished(world.run("open").store())
+    (plan_id,) = plans.unfinished_ids(world.run("open").store())
     return world.root / "p" / path.format(plan=plan_id)
 
 
@@ -68,15 +68,15 @@ READERS: dict[str, Callable[[World], object]] = {
     "stage": lambda world: stage(world.run("open"), world.submit()),
     "publish": lambda world: publish(world.run("open")),
     "status": show_status,
-    "files": lambda world: files(world.run("any").spec, flows.store(world.run("any").spec)),
+    "files": lambda world: lake_files(world.run("any").spec, flows.store(world.run("any").spec)),
     "verify": lambda world: verify(
         world.run("any").spec, flows.store(world.run("any").spec), None, lambda _: None
     ),
-    "repair": lambda world: repair(world.run("any").spec, flows.store(world.run("any").spec)),
-    "sweep": lambda world: sweep(
+    "repair": lambda world: repair_lake(world.run("any").spec, flows.store(world.run("any").spec)),
+    "sweep": lambda world: sweep_pipeline(
         world.run("any").spec, flows.store(world.run("any").spec), run="sweep"
     ),
-    "checkpoint": lambda world: checkpoint(
+    "checkpoint": lambda world: checkpoint_pipeline(
         world.run("any").spec, flows.store(world.run("any").spec)
     ),
 }
@@ -113,7 +113,7 @@ def refused(world: World, reader: str, file: Path, what: str) -> None:
 )
 def test_a_document_of_a_later_format(world: World, document: str, reader: str) -> None:
     if document == layout.checkpoint(4):
-        checkpoint(world.run("any").spec, flows.store(world.run("any").spec))
+        checkpoint_pipeline(world.run("any").spec, flows.store(world.run("any").spec))
     commit = world.ledger.commit(4)
     if "{commit}" in document:  # the entry has the digest of its manifest
         file = path_of(world, commit.manifest.path)
@@ -170,7 +170,7 @@ def test_a_plan_with_an_unknown_key(world: World, reader: str) -> None:
 def test_a_boundary_of_a_later_format(world: World) -> None:
     """Frozen at a time, or next to it: no other boundary is made beside it."""
     store = world.run("any").store()
-    boundary_files.freeze(store, Boundary("t", "id-t", 1000, {0: 5}))
+    boundary_files.freeze_boundary(store, Boundary("t", "id-t", 1000, {0: 5}))
     file = world.root / "p" / layout.boundary("id-t", 1000)
     edit(file, format=3)
     for timestamp in (999, 1000, 1001):

@@ -14,7 +14,7 @@ from tidegate.core.entries import Origin
 from tidegate.core.fold import Fold
 from tidegate.errors import ConfigurationError
 from tidegate.ingest import start
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.run import Run
 
 KAFKA = KafkaCluster("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -34,7 +34,7 @@ class Broker:
 
 def offsets_since(_, times):
     Broker.asked = times
-    late = start.milliseconds(parse(form({"timestamp": LATER})).start.timestamp)
+    late = start.milliseconds(parse_spec(form({"timestamp": LATER})).start.timestamp)
     return {t: {p: 4 if ms < late else None for p, ms in of.items()} for t, of in times.items()}
 
 
@@ -51,7 +51,7 @@ def form(at, **keys):
 
 def begun(at, *, fold=None, seen=SEEN, said=None, **keys):
     said = [] if said is None else said
-    run = Run(parse(form(at, **keys)), KAFKA, "dag", "r", date(2026, 3, 14), **HERE)
+    run = Run(parse_spec(form(at, **keys)), KAFKA, "dag", "r", date(2026, 3, 14), **HERE)
     if run.spec.pattern:
         run = replace(run, spec=run.spec.model_copy(update={"topics": tuple(MARKS)}))
     return start.start_offsets(run, fold or Fold(), seen.only(run.spec.assign), said)

@@ -12,7 +12,9 @@ from tidegate.lake.store import Listed, LocalStore
 
 def lake_file(store: LocalStore, path: Path) -> LakeFile:
     at = str(path.relative_to(store.native("")))
-    contents: Contents = footers.read(store, Listed(at, path.stat().st_size), is_new=True).contents
+    contents: Contents = footers.read_data_file(
+        store, Listed(at, path.stat().st_size), is_new=True
+    ).contents
     return LakeFile("t", contents.parts, contents.ascending, path.stat().st_size, "d", at, at)
 
 

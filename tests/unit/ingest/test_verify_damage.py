@@ -27,7 +27,7 @@ class Log:
         self.world, self.records = world, {}
         store, fold = world.run("any").store(), world.ledger.fold
         for commit in fold.live.values():
-            files = [*attempts.committed(store, commit).files]
+            files = [*attempts.committed_manifest(store, commit).files]
             for _, r in commit.ranges:
                 for record in module._rows(store, files, r):
                     self.records[r.partition, record.offset] = record

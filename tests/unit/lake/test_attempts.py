@@ -57,7 +57,7 @@ def test_files_are_durable_before_they_are_sealed(store, monkeypatch):
     monkeypatch.setattr(
         os, "link", lambda a, b, **how: (done.append(f"link {Path(b).name}"), link(a, b, **how))[1]
     )
-    attempts.create(store, proven)
+    attempts.create_manifest(store, proven)
     name_of_it = Path(proven.attempt.manifest_path).name
     before = done[: done.index(f"link {name_of_it}")]
     files = {Path(f.path).name for f in proven.files}
@@ -79,7 +79,7 @@ def test_a_whole_attempt_gets_a_manifest(store):
     ]
     assert proven.largest == 9
     assert not gather_work(store, PLAN, Fold()).sealed
-    assert attempts.create(store, proven)
+    assert attempts.create_manifest(store, proven)
     read_back = gather_work(store, PLAN, Fold()).sealed[0]
     assert (read_back.files, read_back.accounts) == (proven.files, proven.accounts)
     assert canonical.digest(store.get(attempt.manifest_path)) == proven.sha256
@@ -118,9 +118,9 @@ def test_other_columns_than_the_contracts_are_refused(store, wrong, named):
 def test_the_first_manifest_stands(store):
     """Created once: what comes later cannot say otherwise of the same files."""
     attempt = stage(store, PLAN)
-    assert attempts.create(store, check(store, PLAN, attempt))
+    assert attempts.create_manifest(store, check(store, PLAN, attempt))
     other = check(store, PLAN, attempt, versions={"tidegate": "another"})
-    assert not attempts.create(store, other)
+    assert not attempts.create_manifest(store, other)
     assert gather_work(store, PLAN, Fold()).sealed[0].versions == {"tidegate": "test"}
 
 
@@ -353,7 +353,8 @@ def test_the_check_imports_no_pandas(store):
     code = (
         "import sys; from pathlib import Path; from tidegate.lake import footers\n"
         "from tidegate.lake.store import Listed, LocalStore\n"
-        f"read = footers.read(LocalStore(Path({str(store.root)!r})), Listed(*{tuple(listed)!r}))\n"
+        f"store = LocalStore(Path({str(store.root)!r}))\n"
+        f"read = footers.read_data_file(store, Listed(*{tuple(listed)!r}))\n"
         "assert read.contents.rows == 9\n"
         "print('pandas' in sys.modules)"
     )

@@ -23,14 +23,14 @@ from tidegate.ingest import verify as module
 from tidegate.ingest.verify import verify
 from tidegate.lake import attempts, committing, plans
 from tidegate.lake.store import LocalStore
-from tidegate.maintenance.checkpoint_step import checkpoint
-from tidegate.pipelines.spec import parse
+from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs.findings import Findings
 
 
 @pytest.fixture
 def spec(tmp_path):
-    return parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+    return parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def live(start, end):
 
 
 def publish(store, plan):
-    plans.freeze(store, plan.id, plan, 1, note={})
+    plans.freeze_plan(store, plan.id, plan, 1, note={})
     staged_attempts.seal(store, plan)
     ledger = staged_attempts.ledger_of(store)
     return committing.publish_sealed(store, ledger, plan, run="run")[0]
@@ -74,12 +74,12 @@ def rewrite(store, path, change):
 def test_a_healthy_lake(spec, store):
     """Also with a checkpoint, a gap at its end, and swept."""
     assert findings(spec) == []
-    checkpoint(spec, flows.store(spec))
+    checkpoint_pipeline(spec, flows.store(spec))
     ledger = staged_attempts.ledger_of(store)
     ledger.skip(Gap("t", "id-t", 0, 40, 50, "poison", "ann"), run="cli")
     assert findings(spec) == []
     publish(store, live(30, 40))
-    checkpoint(spec, flows.store(spec))
+    checkpoint_pipeline(spec, flows.store(spec))
     assert findings(spec) == []
 
 
@@ -163,7 +163,7 @@ FOLDS = {
 @pytest.mark.parametrize("edit", FOLDS)
 def test_a_checkpoint_with_a_wrong_fold_and_a_right_digest(spec, store, edit):
     """Whoever opens the ledger believes it: it is held against the sum of the entries."""
-    checkpoint(spec, flows.store(spec))
+    checkpoint_pipeline(spec, flows.store(spec))
 
     def change(form):
         FOLDS[edit](form["fold"])
@@ -177,7 +177,7 @@ def test_a_checkpoint_with_a_wrong_fold_and_a_right_digest(spec, store, edit):
 
 def test_a_checkpoint_whose_commits_are_others(spec, store):
     """Their digest in the head is right, and they are not those of the ledger."""
-    checkpoint(spec, flows.store(spec))
+    checkpoint_pipeline(spec, flows.store(spec))
     lines = Path(store.native(layout.checkpoint_commits(6)))
     lines.write_bytes(lines.read_bytes().replace(b"[20,30,10,0]", b"[20,30,11,0]"))
     rewrite(
@@ -191,7 +191,7 @@ def test_a_checkpoint_whose_commits_are_others(spec, store):
 def test_a_checkpoint_that_forgets_what_is_not_in_place(spec, store):
     """The next plans would never place it: it looks as if all were."""
     store.delete(layout.placed(6))
-    checkpoint(spec, flows.store(spec))
+    checkpoint_pipeline(spec, flows.store(spec))
     assert findings(spec) == []
 
     def forget(form):
@@ -205,7 +205,7 @@ def test_a_checkpoint_that_forgets_what_is_not_in_place(spec, store):
 
 def test_a_checkpoint_of_a_longer_ledger(spec, store):
     """The ledger was rolled back."""
-    checkpoint(spec, flows.store(spec))
+    checkpoint_pipeline(spec, flows.store(spec))
     store.delete(layout.entry(6), layout.placed(6))
     assert {"checkpoint": 6} in [
         {k: v for k, v in each.items() if k == "checkpoint"} for each in findings(spec)
@@ -215,7 +215,7 @@ def test_a_checkpoint_of_a_longer_ledger(spec, store):
 @pytest.mark.parametrize("text", [b"{}", b"[]", b"no JSON", b""])
 def test_a_checkpoint_that_cannot_be_read(spec, store, text):
     """Opening the ledger skips it; the audit reports it."""
-    checkpoint(spec, flows.store(spec))
+    checkpoint_pipeline(spec, flows.store(spec))
     Path(store.native(layout.checkpoint(6))).write_bytes(text)
     assert [each["checkpoint"] for each in findings(spec)] == [6]
 
@@ -298,7 +298,7 @@ def test_a_damaged_file_hides_no_other(store):
     files = {("t", 0): [range(30, 40, 2), range(31, 40, 2)]}
     attempt = staged_attempts.stage(store, plan, files=files)
     manifest = staged_attempts.check(store, plan, attempt)
-    attempts.create(store, manifest)
+    attempts.create_manifest(store, manifest)
     ledger = staged_attempts.ledger_of(store)
     done = committing.commit(store, ledger, plan, manifest, run="r")
     now = SimpleNamespace(fold=ledger.fold, store=store, spec=SimpleNamespace(select=set))

@@ -36,8 +36,8 @@ from tidegate.errors import LakeUnavailable, LedgerCorrupt
 from tidegate.lake import checkpointing, checkpoints, committed_files, committing, placing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore, ObjectStore
-from tidegate.maintenance.checkpoint_step import checkpoint as write_checkpoint
-from tidegate.pipelines.spec import parse
+from tidegate.maintenance.checkpoint_step import checkpoint_pipeline as write_checkpoint
+from tidegate.pipelines.spec import parse_spec
 
 FILE = SourceFile("a.csv", 1, "e1", 3)
 OTHER = SourceFile("b.csv", 2, "e2")
@@ -214,7 +214,7 @@ def grown(store, count, *, start=0):
 
 def write(store, ledger):
     waiting = placing.unplaced(store, ledger.fold)
-    return checkpoints.write(store, "p", ledger.fold, waiting=waiting)
+    return checkpoints.write_checkpoint(store, "p", ledger.fold, waiting=waiting)
 
 
 def names(store):
@@ -376,7 +376,7 @@ def test_what_is_in_place_is_not_looked_for_again(tmp_path):
 
 def test_written_only_when_there_is_something_new(tmp_path):
     """The use case: what was read for it, and its size."""
-    spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+    spec = parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
     store = LocalStore(tmp_path / "p")
     grown(store, 9)
     first = write_checkpoint(spec, flows.store(spec))
@@ -454,7 +454,7 @@ def test_a_ledger_of_100_000_entries_opens_without_reading_them(tmp_path):
     last = canonical.encode({"the": "last"})
     Path(store.native(layout.entry(100_000))).write_bytes(last)
     fold.digest = canonical.digest(last)
-    size = checkpoints.write(store, "p", fold, waiting=[])
+    size = checkpoints.write_checkpoint(store, "p", fold, waiting=[])
     started = time.process_time()
     ledger = Ledger(store, "p")
     seconds = time.process_time() - started

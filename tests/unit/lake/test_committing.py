@@ -112,7 +112,7 @@ def test_a_manifest_that_is_known_is_not_read_again(store, monkeypatch):
     counted = store_requests.count(monkeypatch)
     commits = committing.publish_sealed(store, ledger, PLAN, run="run", known=known)
     assert counted == {"objects": 1, "get": 2, "create": 2, "place": 2, "size": 2}
-    assert attempts.committed(store, ledger.commit(commits[0])) == manifest
+    assert attempts.committed_manifest(store, ledger.commit(commits[0])) == manifest
 
 
 def test_another_attempt_is_committed_meanwhile(store, monkeypatch):
@@ -125,7 +125,7 @@ def test_another_attempt_is_committed_meanwhile(store, monkeypatch):
     def commit_other(name):
         if name == "publish.before":
             monkeypatch.setattr(faults, "point", lambda _: None)
-            attempts.create(store, other)
+            attempts.create_manifest(store, other)
             assert committing.commit(store, quicker, PLAN, other, run="b") == Appended(3)
 
     monkeypatch.setattr(faults, "point", commit_other)
@@ -180,7 +180,7 @@ def test_two_attempts_of_one_chunk_are_one_commit(store, finaliser):
         staged_attempts.stage(store, plan, "thin", files={("t", 0): [[0, 4]]}),
         probe=lambda holes: dict.fromkeys(holes, "empty"),
     )
-    attempts.create(store, thin)
+    attempts.create_manifest(store, thin)
     one, other = ledger_of(store), ledger_of(store)
     assert committing.commit(store, one, plan, thin, run="one") == Appended(3)
     assert committing.commit(store, other, plan, whole, run="other") == Adopt(3)
@@ -280,7 +280,7 @@ def test_a_final_name_with_another_size_is_not_trusted(store, monkeypatch, size)
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
     wrong = b"x" * (seal.files[0].size + 1 if size == "more" else size)
-    (first, *_) = attempts.committed(store, ledger_of(store).fold.live[3]).files
+    (first, *_) = attempts.committed_manifest(store, ledger_of(store).fold.live[3]).files
     store.create(first.final, wrong)
     assert placing.roll_forward(store, ledger_of(store)) == [3]
     assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
@@ -292,7 +292,7 @@ def test_a_wrong_file_without_a_staged_copy_stays(store, monkeypatch):
     """There is nothing to put in its place: it is named, and the commit is not called placed."""
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
-    (first, *_) = attempts.committed(store, ledger_of(store).fold.live[3]).files
+    (first, *_) = attempts.committed_manifest(store, ledger_of(store).fold.live[3]).files
     store.create(first.final, b"short")
     store.delete(seal.files[0].path)
     failures = []
@@ -380,14 +380,14 @@ def test_a_manifest_that_is_not_the_committed_one_is_refused(store, how):
     else:
         path.unlink()
     with pytest.raises(LakeDamaged, match=how):
-        attempts.committed(store, commit)
+        attempts.committed_manifest(store, commit)
 
 
 def test_a_strange_manifest_in_the_way_is_no_commit(store):
     """An entry must not name a list that is not its own."""
     attempt = staged_attempts.stage(store, PLAN, chunk=0)
     store.create(attempt.manifest_path, b"{}")
-    assert not attempts.create(store, staged_attempts.check(store, PLAN, attempt))
+    assert not attempts.create_manifest(store, staged_attempts.check(store, PLAN, attempt))
     with pytest.raises(LakeDamaged):
         publish(store)
     assert ledger_of(store).fold.live == {}
@@ -431,22 +431,22 @@ def test_a_long_lake_is_read_side_by_side(tmp_path, kind):
 def test_a_run_has_one_plan(store):
     """The first one frozen, also for a process that plans otherwise; then generations."""
     other = plan_of((OffsetRange("t", 0, 0, 99),))
-    assert plans.latest(store, "key") is None
-    assert plans.freeze(store, "key", PLAN, 1, note={}).plan == PLAN
-    loser = plans.freeze(store, "key", other, 1, note={})
+    assert plans.latest_plan(store, "key") is None
+    assert plans.freeze_plan(store, "key", PLAN, 1, note={}).plan == PLAN
+    loser = plans.freeze_plan(store, "key", other, 1, note={})
     assert (loser.plan, loser.generation) == (PLAN, 1)
-    assert plans.freeze(store, "key", other, 2, note={}).generation == 2
-    assert plans.latest(store, "key") == plans.Frozen(other, 2)
-    assert plans.latest(store, "another key") is None
+    assert plans.freeze_plan(store, "key", other, 2, note={}).generation == 2
+    assert plans.latest_plan(store, "key") == plans.Frozen(other, 2)
+    assert plans.latest_plan(store, "another key") is None
 
 
 def test_a_plans_note_is_of_its_first_freezing(store):
     """The same work frozen again by another run keeps what was seen first."""
     noted = {"format": canonical.FORMAT, "at": "then"}
-    assert plans.freeze(store, "key", PLAN, 1, note={"at": "then"}).note == noted
-    assert plans.freeze(store, "another key", PLAN, 1, note={"at": "now"}).note is None, "look"
-    assert plans.note(store, PLAN.id) == noted
-    assert plans.note(store, "0" * 16) is None
+    assert plans.freeze_plan(store, "key", PLAN, 1, note={"at": "then"}).note == noted
+    assert plans.freeze_plan(store, "another key", PLAN, 1, note={"at": "now"}).note is None, "look"
+    assert plans.read_note(store, PLAN.id) == noted
+    assert plans.read_note(store, "0" * 16) is None
 
 
 @pytest.mark.parametrize(
@@ -460,13 +460,13 @@ def test_a_plans_note_is_of_its_first_freezing(store):
 )
 def test_a_damaged_plan_is_named(store, damage):
     """Changed, cut short, nonsense, without a format: refused, and not frozen over either."""
-    plans.freeze(store, "key", PLAN, 1, note={})
+    plans.freeze_plan(store, "key", PLAN, 1, note={})
     path = Path(store.native(layout.plan(PLAN.id)))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(LakeDamaged, match=PLAN.id):
-        plans.latest(store, "key")
+        plans.latest_plan(store, "key")
     with pytest.raises(LakeDamaged, match=PLAN.id):
-        plans.freeze(store, "another key", PLAN, 1, note={})
+        plans.freeze_plan(store, "another key", PLAN, 1, note={})
     assert store.get(layout.generation("another key", 1)) is None
 
 
@@ -475,14 +475,14 @@ def test_a_damaged_pointer_is_named(store, text):
     """It is not taken for none: the run would get a second plan."""
     store.create(layout.generation("key", 1), text.encode())
     with pytest.raises(LakeDamaged, match=r"key/1\.json"):
-        plans.latest(store, "key")
+        plans.latest_plan(store, "key")
 
 
 def test_a_commit_of_another_run_that_cannot_be_placed_stops_no_plan(store, monkeypatch):
     """Another run has sealed a chunk, and its files can be committed and not be placed now: its
     rows are in the lake, and the planning run goes on.
     """
-    plans.freeze(store, "another run", PLAN, 1, note={})
+    plans.freeze_plan(store, "another run", PLAN, 1, note={})
     staged_attempts.seal(store, PLAN, chunk=0)
 
     def refuse(self, source, target, size):

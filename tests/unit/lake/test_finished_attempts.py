@@ -19,7 +19,7 @@ PLAN = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10),))
 @pytest.fixture
 def store(tmp_path):
     store = LocalStore(tmp_path / "p")
-    plans.freeze(store, PLAN.id, PLAN, 1, note={})
+    plans.freeze_plan(store, PLAN.id, PLAN, 1, note={})
     return store
 
 
@@ -36,7 +36,7 @@ def test_it_is_never_given_up(store):
     attempt = staged_attempts.stage(store, PLAN)
     found = sweep(store)
     assert (found.attempts, found.left) == ([], [])
-    attempts.create(store, staged_attempts.check(store, PLAN, attempt))
+    attempts.create_manifest(store, staged_attempts.check(store, PLAN, attempt))
     ledger = staged_attempts.ledger_of(store)
     assert committing.publish_sealed(store, ledger, PLAN, run="run") == {0: 3}
     assert [each.size for each in store.objects(layout.DATA)]
@@ -45,7 +45,7 @@ def test_it_is_never_given_up(store):
 def test_one_that_another_plan_has_covered_goes(store):
     """Nothing can commit it any more: coverage never shrinks."""
     other = staged_attempts.plan_of((OffsetRange("t", 0, 0, 12),))
-    plans.freeze(store, other.id, other, 1, note={})
+    plans.freeze_plan(store, other.id, other, 1, note={})
     staged_attempts.seal(store, other)
     committing.publish_sealed(store, staged_attempts.ledger_of(store), other, run="run")
     staged_attempts.stage(store, PLAN, "late")

@@ -28,9 +28,9 @@ from tidegate.lake import (
     plans,
 )
 from tidegate.lake.store import LocalStore
-from tidegate.maintenance.checkpoint_step import checkpoint
-from tidegate.maintenance.repair import repair
-from tidegate.pipelines.spec import parse
+from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
+from tidegate.maintenance.repair import repair_lake
+from tidegate.pipelines.spec import parse_spec
 from tidegate_check import lake
 
 
@@ -52,7 +52,7 @@ def first_commit(store):
     sealed = staged_attempts.check(
         store, PLAN, staged_attempts.stage(store, PLAN, "first", files=FILES)
     )
-    staged_attempts.attempts.create(store, sealed)
+    staged_attempts.attempts.create_manifest(store, sealed)
     return committing.publish_sealed(store, ledger_of(store), PLAN, run="first")
 
 
@@ -211,7 +211,9 @@ def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, 
     appears after it was replaced, and no process checks. The next plan deletes it.
     """
     first_commit(store)
-    (late, *_) = [f.final for f in attempts.committed(store, ledger_of(store).fold.live[3]).files]
+    (late, *_) = [
+        f.final for f in attempts.committed_manifest(store, ledger_of(store).fold.live[3]).files
+    ]
     data = store.get(late)
     last = replay("x", (3, part(0, 10)), (3, part(0, 3, 1)))
     staged_attempts.seal(store, last)
@@ -221,8 +223,8 @@ def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, 
         staged_attempts.seal(store, last)
         publish(store, last)
     if checkpointed:
-        spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
-        assert checkpoint(spec, flows.store(spec))["entry"] == ledger_of(store).fold.n
+        spec = parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+        assert checkpoint_pipeline(spec, flows.store(spec))["entry"] == ledger_of(store).fold.n
     Path(store.native(late)).write_bytes(data)
     assert placing.roll_forward(store, ledger_of(store)) == []
     assert holders(store) == holders(store, by_glob=True) == all_of(last)
@@ -236,7 +238,7 @@ def test_a_commit_whose_files_are_lost_is_replaced(store, monkeypatch):
     with pytest.raises(faults.FaultInjected):
         first_commit(store)
     monkeypatch.delenv(faults.VARIABLE)
-    files = attempts.committed(store, ledger_of(store).fold.live[3]).files
+    files = attempts.committed_manifest(store, ledger_of(store).fold.live[3]).files
     (lost,) = [f for f in files if f.any_offset == (0, 4)]
     store.delete(lost.path)
     failures = []
@@ -262,7 +264,7 @@ def test_a_replaced_commit_of_a_newer_release_stops_a_plan(store, monkeypatch):
     def too_new(*_):
         raise json_documents.too_new("the manifest of #3", "format 2")
 
-    monkeypatch.setattr(attempts, "committed", too_new)
+    monkeypatch.setattr(attempts, "committed_manifest", too_new)
     with pytest.raises(OtherFormat):
         placing.roll_forward(store, ledger_of(store))
 
@@ -278,7 +280,9 @@ def test_a_replaced_file_that_cannot_be_deleted_stops_no_plan(tmp_path, monkeypa
     ingest(world.run("two"), world.submit())
     store, fold = LocalStore(world.root / "p"), world.ledger.fold
     first, second = sorted(fold.live)
-    damaged, other = (attempts.committed(store, fold.live[n]).files[0] for n in (first, second))
+    damaged, other = (
+        attempts.committed_manifest(store, fold.live[n]).files[0] for n in (first, second)
+    )
     data = {each.final: store.get(each.final) for each in (damaged, other)}
     for n, start, end in ((first, 0, 10), (second, 10, 20)):
         form = replacement.replaces_to_json([Replaced(n, part(start, end))])
@@ -288,7 +292,7 @@ def test_a_replaced_file_that_cannot_be_deleted_stops_no_plan(tmp_path, monkeypa
             cluster_id="cluster",
             replay={"id": str(n), "asked": {}, "replaces": [form]},
         )
-        plans.freeze(store, plan.id, plan, 1, note={})
+        plans.freeze_plan(store, plan.id, plan, 1, note={})
         staged_attempts.seal(store, plan)
         if n == first and not placed:
             monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
@@ -305,7 +309,7 @@ def test_a_replaced_file_that_cannot_be_deleted_stops_no_plan(tmp_path, monkeypa
     assert len(ingest(world.run("three"), world.submit()).commits) == 1
     assert store.size(other.final) is None
     with pytest.raises(LakeDamaged, match=r"manifests/.*was changed"):
-        repair(world.run("any").spec, flows.store(world.run("any").spec))
+        repair_lake(world.run("any").spec, flows.store(world.run("any").spec))
 
 
 def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
@@ -315,7 +319,7 @@ def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
     first_commit(store)
     (old,) = [
         file.final
-        for file in attempts.committed(store, ledger_of(store).fold.live[3]).files
+        for file in attempts.committed_manifest(store, ledger_of(store).fold.live[3]).files
         if file.any_offset[1] == 4
     ]
     again = replay("x", (3, part(4, 10)))
@@ -352,10 +356,10 @@ def test_replaced_files_are_kept_for_a_while(store, tmp_path):
     again = replay("x", (3, part(4, 10)))
     again = replace(again, replay={**again.replay, "keep_replaced": 7 * DAY})
     for plan in (PLAN, again):
-        plans.freeze(store, plan.id, plan, 1, note={})
+        plans.freeze_plan(store, plan.id, plan, 1, note={})
     staged_attempts.seal(store, again)
     publish(store, again)
-    spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+    spec = parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
     expected = everything(PLAN, again, replaced=LATER_FILE)
 
     def globbed():
@@ -365,11 +369,11 @@ def test_replaced_files_are_kept_for_a_while(store, tmp_path):
         age(store, layout.entry(4), seconds)
         age(store, layout.placed(4), seconds)
         assert placing.roll_forward(store, ledger_of(store)) == []
-        assert repair(spec, flows.store(spec))["quarantined"] == []
+        assert repair_lake(spec, flows.store(spec))["quarantined"] == []
         assert verify(spec, flows.store(spec), None, lambda _: None)["first"] == []
         assert lake.Checker(lake.Stored(str(store.root))).run() == []
         assert (holders(store), globbed()) == (expected, 4)
-    checkpoint(spec, flows.store(spec))
+    checkpoint_pipeline(spec, flows.store(spec))
     age(store, layout.entry(4), 1 * DAY + 60)
     placing.roll_forward(store, ledger_of(store))
     assert holders(store, by_glob=True) == expected

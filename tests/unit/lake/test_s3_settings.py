@@ -89,8 +89,8 @@ def test_a_wrong_endpoint_is_refused(
 
 def test_only_a_job_on_s3_gets_its_jars(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the class path's end, so that the archive of classes fits; what a pipeline says wins."""
-    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
-    monkeypatch.setattr(cds_archive, "find", lambda: None)
+    monkeypatch.setattr(jars, "lock_paths", lambda name: [Path(f"/jars/{name}.jar")])
+    monkeypatch.setattr(cds_archive, "find_archive", lambda: None)
     monkeypatch.setenv("SPARK_DIST_CLASSPATH", "/theirs/*")
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
@@ -162,5 +162,5 @@ def test_an_open_copy_of_any_kind_is_found(monkeypatch: pytest.MonkeyPatch) -> N
             upload = {"Initiated": begun, "Key": f"lake/p/{probe}", "UploadId": "1"}
             return [{"Uploads": [upload] if f"lake/p/{probe}".startswith(asked["Prefix"]) else []}]
 
-    monkeypatch.setattr(s3_settings, "client", Client)
+    monkeypatch.setattr(s3_settings, "s3_client", Client)
     assert multipart_uploads.open_uploads(lake) == [multipart_uploads.Upload(begun, probe, "1")]

@@ -125,14 +125,14 @@ def test_a_changed_file_is_another_one(tmp_path: Path) -> None:
     fill(tmp_path, "a", "b", "c", "d")
     root = Root.of(str(tmp_path))
     planned = sources.listing(STORES.source(root), settle=0).files
-    assert sources.changed(STORES.source(root), planned) == []
+    assert sources.changed_files(STORES.source(root), planned) == []
     (tmp_path / "a").unlink()
     (tmp_path / "b").write_text("bb")
     (tmp_path / "c").unlink()
     (tmp_path / "c").write_text("C")
     os.utime(tmp_path / "c", (1, 1))
     (tmp_path / "e").write_text("a new one is no change")
-    assert sources.changed(STORES.source(root), planned) == ["a", "b", "c"]
+    assert sources.changed_files(STORES.source(root), planned) == ["a", "b", "c"]
 
 
 def test_a_file_from_a_clock_that_was_ahead_is_what_it_was(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_file_from_a_clock_that_was_ahead_is_what_it_was(tmp_path: Path) -> No
     root = Root.of(str(tmp_path))
     planned = sources.listing(STORES.source(root), settle=0, now=ahead + timedelta(minutes=1)).files
     assert [file.name for file in planned] == ["a"]
-    assert sources.changed(STORES.source(root), planned) == []
+    assert sources.changed_files(STORES.source(root), planned) == []
 
 
 def test_a_path_may_be_one_file(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_bucket_that_stays_away_is_unavailable(flaky):
 @pytest.fixture
 def stub(monkeypatch):
     """A bucket over HTTP whose answers a test may choose; no wait between two tries."""
-    monkeypatch.setattr(conditional_put.create.retry, "sleep", lambda _: None)
+    monkeypatch.setattr(conditional_put.create_object.retry, "sleep", lambda _: None)
     with s3_stub.serving() as stub:
         for name, value in stub.environment.items():
             monkeypatch.setenv(name, value)
@@ -147,9 +147,9 @@ def test_no_manifest_is_reported_that_is_not_there(stub):
     attempt = attempts.Attempt("plan", 0, "attempt")
     manifest = attempts.Manifest(attempt, (), None, {}, {}, seen={}, versions={})
     with pytest.raises(LakeUnavailable, match="manifests/plan-0-attempt"):
-        attempts.create(store, manifest)
+        attempts.create_manifest(store, manifest)
     stub.instead = lambda _: None
-    attempts.create(store, manifest)
+    attempts.create_manifest(store, manifest)
     assert len(stub.objects) == 1
 
 
@@ -158,7 +158,7 @@ def test_a_second_generation_is_not_answered_with_the_first(stub):
     store = open_store("s3://bucket/lake", "p")
     first = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10),))
     second = staged_attempts.plan_of((OffsetRange("t", 0, 0, 20),))
-    assert plans.freeze(store, "key", first, 1, note={}).plan == first
+    assert plans.freeze_plan(store, "key", first, 1, note={}).plan == first
     met = []
 
     def instead(key):
@@ -168,7 +168,7 @@ def test_a_second_generation_is_not_answered_with_the_first(stub):
         return None
 
     stub.instead = instead
-    assert plans.freeze(store, "key", second, 2, note={}) == plans.Frozen(second, 2)
+    assert plans.freeze_plan(store, "key", second, 2, note={}) == plans.Frozen(second, 2)
     assert len(met) == 1
 
 

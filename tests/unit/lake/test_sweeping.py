@@ -23,8 +23,8 @@ from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.plan_work import gather_work
 from tidegate.lake.store import LocalStore
 from tidegate.lake.sweeping import ABANDON_AFTER, GRACE, sweep
-from tidegate.maintenance.repair import repair
-from tidegate.pipelines.spec import parse
+from tidegate.maintenance.repair import repair_lake
+from tidegate.pipelines.spec import parse_spec
 
 PLAN = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 3)))
 
@@ -153,7 +153,7 @@ def test_losers_of_a_committed_chunk_go(store):
     staged_attempts.seal(store, PLAN, "winner")
     staged_attempts.stage(store, PLAN, "unsealed")
     publish(store)
-    attempts.create(
+    attempts.create_manifest(
         store, staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "sealed"))
     )
     assert why(swept(store)) == []
@@ -195,7 +195,7 @@ def test_commits_that_were_replaced(store, whole):
     winner = staged_attempts.stage(store, PLAN, "winner")
     empty = "topic=t/part-00000-e.c000.zstd.parquet"
     staged_attempts.write_file(store, winner.directory, empty, 0, [])
-    attempts.create(store, staged_attempts.check(store, PLAN, winner))
+    attempts.create_manifest(store, staged_attempts.check(store, PLAN, winner))
     staged_attempts.stage(store, PLAN, "loser")
     publish(store)
     parts = [OffsetRange("t", 0, 0, 10), *([OffsetRange("t", 1, 0, 3)] if whole else [])]
@@ -304,7 +304,7 @@ def test_the_abandon_loses_its_number_to_the_commit(store, monkeypatch):
         if path == layout.entry(3):
             monkeypatch.setattr(LocalStore, "create", create)
             store.create(attempt.done_path, done)
-            attempts.create(store, proven)
+            attempts.create_manifest(store, proven)
             assert publish(store) == {0: 3}
         return create(self, path, data)
 
@@ -344,7 +344,7 @@ def test_a_commit_that_lands_a_minute_later_has_its_files(store, monkeypatch):
 def test_a_sealed_attempt_that_can_never_be_committed_is_given_up(store):
     """Another plan has committed a part of its chunk, for good."""
     dead = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10),))
-    plans.freeze(store, dead.id, dead, 1, note={})
+    plans.freeze_plan(store, dead.id, dead, 1, note={})
     staged_attempts.seal(store, dead, "sealed")
     other = staged_attempts.plan_of((OffsetRange("t", 0, 0, 4),))
     staged_attempts.seal(store, other, "other")
@@ -368,7 +368,7 @@ def test_a_sealed_replay_that_others_were_quicker_than_is_given_up(store):
         for name in ("one", "other")
     )
     for plan in (one, other):
-        plans.freeze(store, plan.id, plan, 1, note={})
+        plans.freeze_plan(store, plan.id, plan, 1, note={})
         staged_attempts.seal(store, plan, plan.replay["id"])
     assert why(swept(store, abandon_after=0)) == []
     assert publish(store, one) == {0: 4}
@@ -396,7 +396,7 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
     a repair finds no unknown file.
     """
     lake = tmp_path_factory.mktemp("lake")
-    spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(lake)})
+    spec = parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(lake)})
     store = LocalStore(lake / "p")
     made = [
         staged_attempts.plan_of(
@@ -405,7 +405,7 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
         for start in (0, 2, 8)
     ]
     for plan in made:
-        plans.freeze(store, plan.id, plan, 1, note={})
+        plans.freeze_plan(store, plan.id, plan, 1, note={})
     waiting = []
     for number, (what, which, chunk) in enumerate(steps):
         plan = made[which]
@@ -415,7 +415,7 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
         elif what == "seal" and waiting:
             plan, proven = waiting.pop(0)
             if all(store.size(f.path) == f.size for f in proven.files):
-                attempts.create(store, proven)
+                attempts.create_manifest(store, proven)
         elif what in ("publish", "crash"):
             with pytest.MonkeyPatch.context() as patch:
                 if what == "crash":
@@ -425,7 +425,7 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
         elif what == "place":
             placing.roll_forward(store, staged_attempts.ledger_of(store))
         elif what == "repair":
-            assert repair(spec, flows.store(spec))["quarantined"] == []
+            assert repair_lake(spec, flows.store(spec))["quarantined"] == []
         elif what == "sweep":
             open_before = living_seals(store, made)
             swept(store, grace=0, abandon_after=0)
@@ -488,7 +488,7 @@ def test_an_attempt_without_rows_is_swept_too(store):
     Path(store.native(layout.attempt(plan.id, 0, "attempt"))).mkdir(parents=True)
     attempt = staged_attempts.stage(store, plan, files={})
     probe = lambda holes: dict.fromkeys(holes, "empty")  # noqa: E731
-    attempts.create(store, staged_attempts.check(store, plan, attempt, probe=probe))
+    attempts.create_manifest(store, staged_attempts.check(store, plan, attempt, probe=probe))
     publish(store, plan)
     age(store, "_tidegate/", 1e9)
     assert why(swept(store)) == [("attempt", "placed")]

@@ -32,7 +32,7 @@ def fail(world: World, run_id: str) -> None:
 
 
 def markers(world: World) -> list[str]:
-    return plans.unfinished(world.run("any").store())
+    return plans.unfinished_ids(world.run("any").store())
 
 
 def publish(world: World) -> bool:
@@ -84,7 +84,7 @@ def test_a_chunk_that_is_skipped_while_it_is_staged(world: World, change) -> Non
     change(world)
     assert not publish(world)
     assert markers(world) == [frozen.id]
-    attempts.create(store, staged_attempts.check(store, frozen, attempt))
+    attempts.create_manifest(store, staged_attempts.check(store, frozen, attempt))
     assert publish(world)
     assert (world.rows, markers(world)) == ({0: list(range(10))}, [])
 

@@ -8,12 +8,12 @@ from tidegate.lake import views
 
 DECODED = 'id INT, `a b` ARRAY<MAP<STRING, DECIMAL(5,2)>>, gate STRUCT<`p"q`: FLOAT>, t TIMESTAMP'
 LAKE = views.Directory(
-    "my.lake", "s3://lakes/l'x/data/", schema.parse(DECODED), ("topic", "timestamp_day")
+    "my.lake", "s3://lakes/l'x/data/", schema.parse_columns(DECODED), ("topic", "timestamp_day")
 )
 
 
 def test_duckdb() -> None:
-    assert views.of("duckdb", LAKE) == (
+    assert views.view_sql("duckdb", LAKE) == (
         'CREATE OR REPLACE VIEW "my.lake" AS\n'
         "SELECT * FROM read_parquet('s3://lakes/l''x/data/**/*.parquet',\n"
         "    hive_partitioning = true, union_by_name = true);"
@@ -21,7 +21,7 @@ def test_duckdb() -> None:
 
 
 def test_spark() -> None:
-    assert views.of("spark", LAKE) == (
+    assert views.view_sql("spark", LAKE) == (
         """\
 CREATE OR REPLACE TEMPORARY VIEW `my.lake` (
   key BINARY,
@@ -41,7 +41,7 @@ CREATE OR REPLACE TEMPORARY VIEW `my.lake` (
 
 
 def test_trino() -> None:
-    assert views.of("trino", LAKE) == (
+    assert views.view_sql("trino", LAKE) == (
         """\
 SET SESSION hive.timestamp_precision = 'MICROSECONDS';
 CREATE TABLE hive.default."my.lake" (

@@ -10,10 +10,10 @@ import pytest
 from tidegate.launch import application_state
 from tidegate.launch.application_state import (
     YarnApplication,
-    client,
-    kill,
+    kill_applications,
     not_ended,
     tagged,
+    yarn_client,
 )
 from tidegate.spark.yarn_container import Container
 
@@ -100,9 +100,9 @@ def test_an_unknown_answer_is_no_list(output: str) -> None:
 
 def test_only_what_runs_is_killed() -> None:
     yarn = Yarn("FINISHED", "RUNNING", "ACCEPTED")
-    assert kill("tidegate-a1", yarn) == [f"{APP[:-1]}2", f"{APP[:-1]}3"]
+    assert kill_applications("tidegate-a1", yarn) == [f"{APP[:-1]}2", f"{APP[:-1]}3"]
     assert yarn.asked[1:] == [["application", "-kill", f"{APP[:-1]}2", f"{APP[:-1]}3"]]
-    assert kill("tidegate-a1", ended := Yarn("KILLED")) == []
+    assert kill_applications("tidegate-a1", ended := Yarn("KILLED")) == []
     assert len(ended.asked) == 1
 
 
@@ -210,7 +210,7 @@ def spark(home: Path, script: str) -> Path:
 
 
 def test_the_client_is_started_by_spark(tmp_path: Path) -> None:
-    ask = client(spark(tmp_path, 'echo "$@"; echo noise >&2'))
+    ask = yarn_client(spark(tmp_path, 'echo "$@"; echo noise >&2'))
     assert ask(["application", "-list"]) == (
         "org.apache.hadoop.yarn.client.cli.ApplicationCLI application -list\n"
     )
@@ -230,4 +230,4 @@ def test_a_client_that_fails_is_an_error(
 ) -> None:
     monkeypatch.setattr(application_state, "CLIENT_TIMEOUT", 0.1 if "sleep" in script else 30)
     with pytest.raises(OSError, match=says):
-        client(spark(tmp_path, script))(["application", "-list"])
+        yarn_client(spark(tmp_path, script))(["application", "-list"])

@@ -24,7 +24,7 @@ from tidegate.launch.cluster_mode import (
     identify_application,
     left_behind,
     notices,
-    refuse,
+    refuse_cluster_mode,
     withdraw,
 )
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
@@ -211,7 +211,7 @@ def test_what_cannot_be_checked_is_a_notice(store: LocalStore) -> None:
 
 def refused(extra: Mapping[str, Any] = KAFKA, conf: Mapping[str, str] | None = None) -> list[str]:
     try:
-        refuse(YARN, KafkaSettings("kafka_x", extra), dict(conf or {}))
+        refuse_cluster_mode(YARN, KafkaSettings("kafka_x", extra), dict(conf or {}))
     except ConfigurationError as error:
         return [line[4:] for line in str(error).splitlines() if line.startswith("  - ")]
     return []
@@ -286,7 +286,7 @@ def test_an_error_kills_the_application_and_stays_the_error(
         (Yarn(), "application_17_0001: killed"),
         (Yarn(away=True), "the YARN application with the tag tidegate-a1 may still run: no answer"),
     ):
-        monkeypatch.setattr(application_state, "kill", yarn.kill)
+        monkeypatch.setattr(application_state, "kill_applications", yarn.kill)
         with pytest.raises(type(error)) as raised, killed_on_error(tagged, said.append):
             raise error
         assert raised.value is error
@@ -303,7 +303,7 @@ def test_an_ended_spark_submit_kills_its_application(
     given: Submission, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(application_state, "kill", (yarn := Yarn()).kill)
+    monkeypatch.setattr(application_state, "kill_applications", (yarn := Yarn()).kill)
     fails = tmp_path / "spark-submit"
     fails.write_text("#!/bin/sh\nexit 1\n")
     fails.chmod(0o755)

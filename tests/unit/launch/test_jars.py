@@ -20,7 +20,7 @@ from tidegate.launch import cds_archive, jars, job_zip
 from tidegate.launch.jars import Jar, JarError
 from tidegate.launch.spark_output import SparkOutput
 from tidegate.settings.setting import Place
-from tidegate.settings.table import judge
+from tidegate.settings.table import judge_settings
 
 CONTENT = {"alpha-1.0.jar": b"the first jar", "beta_2.13-2.0.jar": b"the second jar"}
 
@@ -74,20 +74,22 @@ def ivy(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Ivy:
     digests = [hashlib.sha256(content).hexdigest() for content in CONTENT.values()]
     lock = [Jar("org", "alpha", "1.0", digests[0]), Jar("org", "beta_2.13", "2.0", digests[1])]
     monkeypatch.setenv("JAVA_HOME", str(stand_in.java_home))
-    monkeypatch.setattr(jars, "read", {"two": lock}.__getitem__)
+    monkeypatch.setattr(jars, "read_lock", {"two": lock}.__getitem__)
     return stand_in
 
 
 def test_a_lock_is_one_jar_a_line() -> None:
     digest = "0" * 64
     text = f"# why\n\norg.example:thing_2.13:1.0 {digest}  # a jar\n"
-    assert jars.parse(text, source="x.lock") == [Jar("org.example", "thing_2.13", "1.0", digest)]
+    assert jars.parse_lock(text, source="x.lock") == [
+        Jar("org.example", "thing_2.13", "1.0", digest)
+    ]
 
 
 @pytest.mark.parametrize("line", ["a:b:1", "a:b " + "0" * 64, "a:b:1 abc", "a:b:1 x " + "0" * 64])
 def test_a_wrong_line_is_named(line: str) -> None:
     with pytest.raises(JarError, match=r"^x\.lock, line 2: .*" + re.escape(line)):
-        jars.parse("\n" + line, source="x.lock")
+        jars.parse_lock("\n" + line, source="x.lock")
 
 
 @pytest.mark.parametrize(
@@ -102,14 +104,14 @@ def test_a_wrong_line_is_named(line: str) -> None:
     ],
 )
 def test_the_committed_locks_hold_no_jar_twice(name: str, count: int) -> None:
-    assert len({jar.file for jar in jars.read(name)}) == count
+    assert len({jar.file for jar in jars.read_lock(name)}) == count
 
 
 def test_what_is_missing_is_fetched_and_nothing_else(ivy: Ivy, cache: Path) -> None:
     """A second call fetches nothing; a file that was damaged or removed comes again."""
     files = jars.ensure("two")
     assert {file.name: file.read_bytes() for file in files} == CONTENT
-    assert files == jars.paths("two")
+    assert files == jars.lock_paths("two")
     calls = ivy.calls
     assert jars.ensure("two") == files
     assert ivy.calls == calls
@@ -145,17 +147,17 @@ def test_two_callers_at_once_fetch_once(ivy: Ivy) -> None:
         caller.start()
     for caller in callers:
         caller.join()
-    assert found == [jars.paths("two")] * 2
+    assert found == [jars.lock_paths("two")] * 2
     assert ivy.calls == 2  # one jar ahead, to see whether there is a network, then the rest
 
 
 def test_missing_jars_name_the_next_step(cache: Path) -> None:
     with pytest.raises(JarError, match=r"6 of the 6 jars of spark-kafka .* run `tidegate jars`$"):
-        jars.paths("spark-kafka")
+        jars.lock_paths("spark-kafka")
     with pytest.raises(JarError, match=r"of kafka-broker .* run `tidegate jars --local`$"):
-        jars.paths("kafka-broker")
+        jars.lock_paths("kafka-broker")
     with pytest.raises(JarError, match=r"of spark-kafka-3.5 .*jars --spark-home DIRECTORY`$"):
-        jars.paths("spark-kafka-3.5")
+        jars.lock_paths("spark-kafka-3.5")
 
 
 def test_no_java_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +180,7 @@ def test_a_copied_cache_needs_no_network(
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     assert [file.name for file in jars.ensure("two")] == fetched
     assert ivy.calls == calls
-    assert all(file.is_relative_to(tmp_path / "copy") for file in jars.paths("two"))
+    assert all(file.is_relative_to(tmp_path / "copy") for file in jars.lock_paths("two"))
 
 
 def test_the_cache_is_the_chosen_one_or_the_users(
@@ -208,7 +210,7 @@ def test_a_user_without_a_home_directory(
 ) -> None:
     if chosen:
         monkeypatch.setenv("TIDEGATE_CACHE", chosen)
-    for asked in (jars.cache_dir, lambda: jars.paths("spark-kafka"), job_zip.build):
+    for asked in (jars.cache_dir, lambda: jars.lock_paths("spark-kafka"), job_zip.build):
         with pytest.raises(ConfigurationError, match=r"has no home directory.* set TIDEGATE_CACHE"):
             asked()
     assert SparkOutput("a run").path is None  # it goes on, with all of its output in the log
@@ -221,7 +223,7 @@ def test_a_cache_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     denied = mock.Mock(side_effect=PermissionError(13, "Permission denied"))
     monkeypatch.setattr(Path, "is_file", denied)
     says = f"the cache {tmp_path} cannot be used: Permission denied; correct it, or set TIDEGATE_CA"
-    for asked in (lambda: jars.paths("spark-kafka"), lambda: list(machine.spark_jars())):
+    for asked in (lambda: jars.lock_paths("spark-kafka"), lambda: list(machine.spark_jars())):
         with pytest.raises(ConfigurationError, match=re.escape(says)):
             asked()
 
@@ -234,11 +236,11 @@ def test_an_archive_that_cannot_be_read_is_none(
     monkeypatch.setattr(cds_archive, "archive_key", lambda: "k")
     denied = mock.Mock(side_effect=PermissionError(13, "Permission denied"))
     monkeypatch.setattr(Path, "glob", denied)
-    assert cds_archive.find() is None
+    assert cds_archive.find_archive() is None
 
 
 def test_each_jar_of_the_connector_is_known_in_spark_jars() -> None:
     """Another version of it, given by a pipeline, has a notice."""
-    for jar in jars.read("spark-kafka"):
+    for jar in jars.read_lock("spark-kafka"):
         other = f"/own.jar,/lib/{jar.artifact}-0.1.jar"
-        assert judge(Place.SPARK, {"spark.jars": other}).notices != (), jar.artifact
+        assert judge_settings(Place.SPARK, {"spark.jars": other}).notices != (), jar.artifact

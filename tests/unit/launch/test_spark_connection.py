@@ -11,7 +11,7 @@ from support.calls import sending, staging
 from tidegate.errors import ConfigurationError
 from tidegate.launch import cds_archive, jars, job_zip, spark_home
 from tidegate.launch.masters import for_places
-from tidegate.launch.spark_connection import LOCAL, SparkConnection, parse
+from tidegate.launch.spark_connection import LOCAL, SparkConnection, parse_connection
 from tidegate.launch.submission import Submission
 from tidegate.settings.setting import Place
 
@@ -22,7 +22,7 @@ SECRET = "hunter2"
 def read(
     extra: Any, master: str = "spark://host:7077", place: Place = Place.SPARK
 ) -> SparkConnection:
-    return parse("spark_x", master, extra, place)
+    return parse_connection("spark_x", master, extra, place)
 
 
 def complaints(extra: Any, master: str = "spark://host:7077", **how: Any) -> list[str]:
@@ -37,8 +37,8 @@ def complaints(extra: Any, master: str = "spark://host:7077", **how: Any) -> lis
 @pytest.fixture
 def pinned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Jars that are not looked at, and no archive of classes."""
-    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
-    monkeypatch.setattr(cds_archive, "find", lambda: Path("/cache/x.jsa"))
+    monkeypatch.setattr(jars, "lock_paths", lambda name: [Path(f"/jars/{name}.jar")])
+    monkeypatch.setattr(cds_archive, "find_archive", lambda: Path("/cache/x.jsa"))
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
 
 

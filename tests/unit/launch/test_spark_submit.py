@@ -45,8 +45,8 @@ from tidegate.spark.job_files import terminal_if_refused, write_refusal
 
 @pytest.fixture(autouse=True)
 def _jars_and_no_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
-    monkeypatch.setattr(cds_archive, "find", lambda: None)
+    monkeypatch.setattr(jars, "lock_paths", lambda name: [Path(f"/jars/{name}.jar")])
+    monkeypatch.setattr(cds_archive, "find_archive", lambda: None)
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
 
 
@@ -126,7 +126,7 @@ def test_local_files_are_opened_without_a_shell(monkeypatch: pytest.MonkeyPatch)
         ("hadoop-bare-naked-local-fs-0.1.0.jar", "spark://host:7077", {}, None),
         ("kafka-clients-3.9.2.jar", "local[2]", {}, None),
     ):
-        monkeypatch.setattr(jars, "paths", lambda _, jar=jar: [Path("/jars", jar)])
+        monkeypatch.setattr(jars, "lock_paths", lambda _, jar=jar: [Path("/jars", jar)])
         assert for_master(described(conf), master).conf.get(impl) == found, (jar, master)
 
 
@@ -255,7 +255,7 @@ def test_a_pipelines_own_collector_is_the_only_one() -> None:
 
 
 def test_an_archive_is_used_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cds_archive, "find", lambda: Path("/cache/x.jsa"))
+    monkeypatch.setattr(cds_archive, "find_archive", lambda: Path("/cache/x.jsa"))
     options = described().conf["spark.driver.defaultJavaOptions"].split()
     assert "-XX:SharedArchiveFile=/cache/x.jsa" in options
     assert "-Xshare:auto" in options  # goes on without it when it does not fit
@@ -430,17 +430,17 @@ def test_only_a_whole_archive_is_used(tmp_path: Path, monkeypatch: pytest.Monkey
     """The JVM crashes on one that lost its end, in a power cut, say."""
     monkeypatch.undo()
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
-    monkeypatch.setattr(jars, "paths", lambda _: [])
-    assert cds_archive.find() is None
-    with cds_archive.create() as new:
+    monkeypatch.setattr(jars, "lock_paths", lambda _: [])
+    assert cds_archive.find_archive() is None
+    with cds_archive.create_archive() as new:
         assert new is not None
         new.write_bytes(b"classes")
     (archive,) = tmp_path.rglob("*.jsa")
-    assert cds_archive.find() == archive
-    with cds_archive.create() as again:
+    assert cds_archive.find_archive() == archive
+    with cds_archive.create_archive() as again:
         assert again is None
     archive.write_bytes(b"class")
-    assert cds_archive.find() is None
+    assert cds_archive.find_archive() is None
 
 
 def test_the_job_file_is_private_and_returns_as_it_was(tmp_path: Path) -> None:

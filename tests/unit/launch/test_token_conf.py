@@ -21,8 +21,8 @@ ON = {"tidegate.delegation_token": True}
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
-    monkeypatch.setattr(cds_archive, "find", lambda: None)
+    monkeypatch.setattr(jars, "lock_paths", lambda name: [Path(f"/jars/{name}.jar")])
+    monkeypatch.setattr(cds_archive, "find_archive", lambda: None)
     for name in (*token_settings._VARIABLES, "HADOOP_PROXY_USER", "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
 
@@ -192,7 +192,7 @@ def test_at_parse_this_machine_is_not_looked_at(
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.setenv("HADOOP_PROXY_USER", "bob")
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", jaas)
-    monkeypatch.setattr(jars, "read", lambda _: [])
+    monkeypatch.setattr(jars, "read_lock", lambda _: [])
     tokens = token_settings.tokens_of([A])
     assert len(token_settings.complaints(tokens, {})) == 4
     assert token_settings.complaints(tokens, {}, here=False) == []
@@ -203,9 +203,9 @@ def test_at_parse_this_machine_is_not_looked_at(
 
 
 def test_the_jars_must_hold_the_token_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    locked = [jar for jar in jars.read("spark-kafka") if "token-provider" not in jar.artifact]
-    assert len(locked) == len(jars.read("spark-kafka")) - 1
-    monkeypatch.setattr(jars, "read", lambda _: locked)
+    locked = [jar for jar in jars.read_lock("spark-kafka") if "token-provider" not in jar.artifact]
+    assert len(locked) == len(jars.read_lock("spark-kafka")) - 1
+    monkeypatch.setattr(jars, "read_lock", lambda _: locked)
     assert "lack spark-token-provider-kafka-0-10" in refused(A)
 
 
@@ -215,7 +215,7 @@ def test_on_yarn_and_kubernetes_spark_obtains_tokens_by_kerberos(master: str) ->
         "k", "k", "b:9093", "b:9093", "SASL_SSL", "SCRAM-SHA-512",
         spark_login={"spark.kerberos.keytab": "/k", "spark.kerberos.principal": "t@E"},
     )  # fmt: skip
-    assert token_settings.for_master([given], master) == {
+    assert token_settings.tokens_for_master([given], master) == {
         "spark.kerberos.keytab": "/k",
         "spark.kerberos.principal": "t@E",
     }
@@ -236,13 +236,13 @@ def test_what_spark_cannot_be_given_is_refused_where_it_obtains_tokens(
         "sasl.kerberos.keytab": "/k", "sasl.kerberos.principal": "t@EXAMPLE",
         "ssl.ca.location": "/ca", **ON,
     }  # fmt: skip
-    right, wrong = (delegation_token.of("k", {**kerberos, **x}) for x in ({}, {name: "x"}))
+    right, wrong = (delegation_token.token_of("k", {**kerberos, **x}) for x in ({}, {name: "x"}))
     assert right is not None
     assert wrong is not None
-    assert token_settings.for_master([right], master)["spark.kerberos.keytab"] == "/k"
+    assert token_settings.tokens_for_master([right], master)["spark.kerberos.keytab"] == "/k"
     with pytest.raises(ConfigurationError, match=f"itself, and cannot be given {name}: use ssl.ca"):
-        token_settings.for_master([wrong], master)
-    assert token_settings.for_master([wrong], "local[2]") == {}
+        token_settings.tokens_for_master([wrong], master)
+    assert token_settings.tokens_for_master([wrong], "local[2]") == {}
 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])

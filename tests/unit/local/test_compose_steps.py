@@ -144,7 +144,7 @@ def ensure(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Return `bucket.ensure` with a made-up client and server."""
 
     def ensured(client: Client, *, is_open: bool = False) -> str:
-        monkeypatch.setattr(s3_settings, "client", lambda *_, **__: client)
+        monkeypatch.setattr(s3_settings, "s3_client", lambda *_, **__: client)
         monkeypatch.setattr(s3, "create_bucket", lambda c, name: c.create_bucket(Bucket=name))
         monkeypatch.setattr(bucket, "is_open", lambda _: is_open)
         monkeypatch.setattr("time.sleep", lambda _: None)

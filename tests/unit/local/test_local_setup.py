@@ -182,7 +182,7 @@ def test_no_proxy_is_used_for_this_machine(
         monkeypatch.setenv(name, "")
     environment.use()
     urllib.request.urlopen(f"{server}/healthz", timeout=5).close()
-    assert s3_client.client().get_object(Bucket="b", Key="k")["Body"].read() == b"hi"
+    assert s3_client.s3_client().get_object(Bucket="b", Key="k")["Body"].read() == b"hi"
     assert bytes(obstore.get(from_url("s3://b"), "k").bytes()) == b"hi"
     bucket = fs.S3FileSystem(access_key="k", secret_key="s", endpoint_override=server, region="r")
     with bucket.open_input_stream("b/k") as file:

@@ -27,7 +27,7 @@ from tidegate.errors import (
 from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance import cursor_moves, reconcile
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs import variables as mirrored
 from tidegate.runs.run import Run
 
@@ -46,7 +46,7 @@ class Shown(dict):
 
 @pytest.fixture
 def spec(tmp_path):
-    return parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+    return parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_recreated_topic_is_adopted(spec, store, seen):
     assert fold.covered["id-t", 0].spans == ((0, 10),)
     assert ("new", 0) not in fold.covered
     assert variables[VARIABLE] == '{"t":{"0":3,"1":3}}'
-    shown = cursor_moves.show(spec)
+    shown = cursor_moves.show_cursors(spec)
     assert shown["topics"]["t"]["earlier"] == ["id-t"]
     assert adopt(spec)["entry"] is None  # it is followed already
     assert staged_attempts.ledger_of(store).fold.n == 4
@@ -254,13 +254,13 @@ def test_each_drift_by_its_name(spec, store, text, state):
 def test_reconcile_mends_what_is_behind_and_names_what_is_ahead(spec, store):
     """An old copy of Airflow's database comes back, and the ledger wins."""
     variables = Shown({VARIABLE: '{"t":{"0":4,"1":0}}'})
-    (found,) = reconcile.reconcile(spec, variables, None)["variables"]
+    (found,) = reconcile.reconcile_pipeline(spec, variables, None)["variables"]
     assert (found["state"], found["mended"]) == ("behind", True)
     assert found["partitions"] == {"0": {"shown": 4, "ledger": 10}}
     assert variables == {VARIABLE: '{"t":{"0":10,"1":0}}'}
-    assert reconcile.reconcile(spec, variables, None)["variables"] == []
+    assert reconcile.reconcile_pipeline(spec, variables, None)["variables"] == []
     variables[VARIABLE] = '{"t":{"0":99}}'
-    found = reconcile.reconcile(spec, variables, None)
+    found = reconcile.reconcile_pipeline(spec, variables, None)
     assert reconcile.left_ahead(found) == [VARIABLE]
     assert variables[VARIABLE] == '{"t":{"0":99}}'
 
@@ -311,7 +311,7 @@ def test_a_pattern_on_a_lake_that_is_not_mounted(tmp_path, monkeypatch):
     form = {"name": "p", "kind": "ingest", "pattern": ".*", "lake": str(tmp_path / "not mounted")}
     variables = Shown({VARIABLE: '{"t":{"0":10,"1":0}}'})
     run = Run(
-        parse(form),
+        parse_spec(form),
         KAFKA,
         "tidegate__p",
         "r",
@@ -327,9 +327,9 @@ def test_a_pattern_on_a_lake_that_is_not_mounted(tmp_path, monkeypatch):
 
 def test_each_pipeline_and_topic_has_a_variable_of_its_own():
     """Ordinary names are as ever; a pipeline's name that ends with an underscore runs into none."""
-    assert mirrored.name_of("p", "t") == "tidegate__p__t"
-    assert mirrored.name_of("a-b_c", "__d_") == "tidegate__a-b_c____d_"
+    assert mirrored.variable_name("p", "t") == "tidegate__p__t"
+    assert mirrored.variable_name("a-b_c", "__d_") == "tidegate__a-b_c____d_"
     pipelines, topics = ("a", "a_", "a_-", "a-"), ("b", "_b", "__b", ".b", "._b", "-__b", ".__b")
-    names = [mirrored.name_of(p, t) for p in pipelines for t in topics]
+    names = [mirrored.variable_name(p, t) for p in pipelines for t in topics]
     assert len(set(names)) == len(pipelines) * len(topics)
-    assert mirrored.name_of("a_", "b") == "tidegate__a_.__b"
+    assert mirrored.variable_name("a_", "b") == "tidegate__a_.__b"

@@ -11,13 +11,13 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import LakeDamaged
 from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
-from tidegate.maintenance.repair import repair
-from tidegate.pipelines.spec import parse
+from tidegate.maintenance.repair import repair_lake
+from tidegate.pipelines.spec import parse_spec
 
 
 @pytest.fixture
 def spec(tmp_path):
-    return parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+    return parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def tree(store):
 
 def test_a_healthy_lake_is_left_alone(spec, store):
     before = tree(store)
-    assert repair(spec, flows.store(spec)) == {
+    assert repair_lake(spec, flows.store(spec)) == {
         "format": 1,
         "pipeline": "p",
         "placed": [],
@@ -58,10 +58,10 @@ def test_unplaced_commits_are_placed(spec, store, monkeypatch):
         publish(store, 10, 20)
     monkeypatch.delenv(faults.VARIABLE)
     assert len(store.objects(layout.DATA)) == 3
-    found = repair(spec, flows.store(spec))
+    found = repair_lake(spec, flows.store(spec))
     assert (found["placed"], found["quarantined"]) == ([4], [])
     assert len(store.objects(layout.DATA)) == 4
-    assert repair(spec, flows.store(spec))["placed"] == []
+    assert repair_lake(spec, flows.store(spec))["placed"] == []
 
 
 def test_strangers_are_quarantined(spec, store):
@@ -74,7 +74,7 @@ def test_strangers_are_quarantined(spec, store):
     strangers = {copy: Path(store.native(real)).read_bytes(), "data/topic=t/notes.txt": b"hello"}
     for path, data in strangers.items():
         Path(store.native(path)).write_bytes(data)
-    moved = repair(spec, flows.store(spec))["quarantined"]
+    moved = repair_lake(spec, flows.store(spec))["quarantined"]
     assert {each["from"]: each["bytes"] for each in moved} == {
         store.uri(path): len(data) for path, data in strangers.items()
     }
@@ -83,14 +83,14 @@ def test_strangers_are_quarantined(spec, store):
     assert before.items() <= after.items()
     assert {path.split("/", 3)[3]: store.get(path) for path in new} == strangers
     assert all(path.startswith(layout.QUARANTINE) for path in new)
-    assert repair(spec, flows.store(spec))["quarantined"] == []
+    assert repair_lake(spec, flows.store(spec))["quarantined"] == []
 
 
 def test_the_same_stranger_again(spec, store):
     """It does not meet the one that was moved before."""
     for data in (b"one", b"two"):
         Path(store.native("data/x.parquet")).write_bytes(data)
-        repair(spec, flows.store(spec))
+        repair_lake(spec, flows.store(spec))
     kept = [store.get(each.path) for each in store.objects(layout.QUARANTINE)]
     assert sorted(kept) == [b"one", b"two"]
 
@@ -111,7 +111,7 @@ def test_a_commit_while_it_works_loses_nothing(spec, store, monkeypatch):
         return found
 
     monkeypatch.setattr(LocalStore, "objects", then_publish)
-    assert repair(spec, flows.store(spec))["quarantined"] == []
+    assert repair_lake(spec, flows.store(spec))["quarantined"] == []
     assert len(store.objects(layout.DATA)) == 6
 
 
@@ -122,7 +122,7 @@ def test_a_manifest_that_cannot_be_read_stops_it(spec, store):
     Path(store.native(manifest.path)).write_text("{}")
     before = tree(store)
     with pytest.raises(LakeDamaged, match="was changed"):
-        repair(spec, flows.store(spec))
+        repair_lake(spec, flows.store(spec))
     assert tree(store) == before
 
 
@@ -143,11 +143,11 @@ def test_a_run_that_plans_the_same_again_keeps_its_files(spec, store, monkeypatc
             publish(store, 0, 10)
 
     monkeypatch.setattr(LocalStore, "place", then_publish)
-    found = repair(spec, flows.store(spec))
+    found = repair_lake(spec, flows.store(spec))
     assert [each["from"] for each in found["quarantined"]] == list(map(store.uri, names))
     assert found["placed"] == [3]
     assert [each.path for each in store.objects(layout.DATA)] == names
-    assert repair(spec, flows.store(spec)) == {
+    assert repair_lake(spec, flows.store(spec)) == {
         "format": 1,
         "pipeline": "p",
         "placed": [],
@@ -164,11 +164,11 @@ def test_a_committed_file_is_placed_again(spec, store, damage):
     final.unlink()
     if damage == "cut":
         final.write_bytes(b"PAR1")
-    found = repair(spec, flows.store(spec))
+    found = repair_lake(spec, flows.store(spec))
     assert found["placed"] == [3]
     assert [each["bytes"] for each in found["quarantined"]] == ([] if damage == "gone" else [4])
     assert before.items() <= tree(store).items()
-    assert repair(spec, flows.store(spec))["placed"] == []
+    assert repair_lake(spec, flows.store(spec))["placed"] == []
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut"])
@@ -183,6 +183,6 @@ def test_a_committed_file_without_a_copy_is_named(spec, store, damage):
         final.write_bytes(b"PAR1")
     Path(store.native("data/x.parquet")).write_bytes(b"")
     with pytest.raises(LakeDamaged, match=rf"{final.name} is not the file that commit #3 lists"):
-        repair(spec, flows.store(spec))
+        repair_lake(spec, flows.store(spec))
     assert store.size("data/x.parquet") is None
     assert store.size(first.path) == (4 if damage == "cut" else None)

@@ -8,7 +8,7 @@ import pytest
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import pipeline_files
-from tidegate.pipelines.spec import Ingest, parse
+from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate.spark import formats
 
 by_avro = formats.of_records("avro").decoder
@@ -19,7 +19,7 @@ AVRO = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}
 
 def spec(decode: Any, **more: Any) -> Ingest:
     given = {"name": "p", "kind": "ingest", "topics": ["orders"], "lake": "/lake"}
-    found = parse({**given, **more, "decode": decode})
+    found = parse_spec({**given, **more, "decode": decode})
     assert isinstance(found, Ingest)
     return found
 
@@ -102,13 +102,13 @@ def test_a_schema_in_a_file(tmp_path: Path) -> None:
     pipeline = tmp_path / "p.yaml"
     pipeline.write_text(text)
     with pytest.raises(ConfigurationError) as raised:
-        pipeline_files.load(pipeline)
+        pipeline_files.load_spec(pipeline)
     missing = "decode.orders.value.schema: orders.ddl cannot be read: No such file or directory"
     assert missing in str(raised.value)
     (tmp_path / "orders.ddl").write_text("id BIGINT,\nname STRING\n")
-    found = pipeline_files.load(pipeline)
+    found = pipeline_files.load_spec(pipeline)
     assert isinstance(found, Ingest)
     assert found.decoding["orders"].value == Decoder("json", "id BIGINT, name STRING")
     (tmp_path / "orders.ddl").write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match=r"orders\.ddl cannot be read"):
-        pipeline_files.load(pipeline)
+        pipeline_files.load_spec(pipeline)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.pipelines.spec import Egress, parse
+from tidegate.pipelines.spec import Egress, parse_spec
 
 CSV = {"path": "/in", "format": "csv", "columns": "id STRING"}
 LEAST: dict[str, Any] = {
@@ -18,14 +18,14 @@ OF_LAKE = {**LEAST, "source": {"lake": "flights"}}
 
 
 def egress(form: dict[str, Any]) -> Egress:
-    spec = parse(form)
+    spec = parse_spec(form)
     assert isinstance(spec, Egress)
     return spec
 
 
 def complaints(form: dict[str, Any]) -> list[str]:
     with pytest.raises(ValueError) as refused:
-        parse(form)
+        parse_spec(form)
     return str(refused.value).splitlines()
 
 

@@ -24,7 +24,7 @@ def complaints(directory: Path, text: str | bytes) -> str:
     path = directory / "flights.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ConfigurationError) as refused:
-        pipeline_files.load(path, {})
+        pipeline_files.load_spec(path, {})
     str(refused.value).encode()
     return str(refused.value)
 
@@ -103,7 +103,7 @@ def test_what_yaml_reads_in_an_unexpected_way_stays_the_text_that_was_written(
     path = tmp_path / "flights.yaml"
     text = "topics: [010, 0x1F, 2026-02-30]\nspark: {conf: {spark.a: 0755, spark.b: 5_000}}"
     path.write_text(LEAST.replace("topics: [flights]", text) + 'schedule: "@quarterly"\n')
-    spec = pipeline_files.load(path, {})
+    spec = pipeline_files.load_spec(path, {})
     assert isinstance(spec, Ingest)
     assert spec.topics == ("010", "0x1F", "2026-02-30")
     assert spec.spark.conf == {"spark.a": "0755", "spark.b": 5000}
@@ -114,7 +114,7 @@ def test_a_reader_may_separate_by_a_control_character(tmp_path: Path) -> None:
     options = r'options: {sep: "\x01", quote: "\0"}'
     source = f"source: {{path: /in, format: csv, columns: id INT, {options}}}"
     path.write_text(EGRESS.replace("source: {lake: b}", source))
-    spec = pipeline_files.load(path, {})
+    spec = pipeline_files.load_spec(path, {})
     assert isinstance(spec, Egress)
     assert spec.source.options == {"sep": "\x01", "quote": "\0"}
 
@@ -130,8 +130,10 @@ def test_no_file_name_stops_the_listing_of_sound_pipelines(
     (tmp_path / "broken.yaml").symlink_to("nowhere")
     Path(os.fsdecode(bytes(tmp_path) + b"/\xff\n.yaml")).write_text(LEAST)
     (tmp_path / f"{'a' * 245}.yaml").write_text(LEAST)
-    assert [*pipeline_files.valid(pipeline_files.load_all(pipeline_files.names()))] == ["flights"]
-    for name in pipeline_files.names():
+    assert [*pipeline_files.valid(pipeline_files.load_all(pipeline_files.pipeline_names()))] == [
+        "flights"
+    ]
+    for name in pipeline_files.pipeline_names():
         if name != "flights":
             with pytest.raises(ConfigurationError) as refused:
                 pipeline_files.load_named(name)
@@ -209,7 +211,7 @@ def read_or_refused(directory: Path, content: bytes) -> None:
     path = directory / "flights.yaml"
     path.write_bytes(content)
     try:
-        spec = pipeline_files.load(path, {})
+        spec = pipeline_files.load_spec(path, {})
     except ConfigurationError as error:
         message = str(error)
     else:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from support.cases import each_of
-from tidegate.pipelines.spec import Ingest, Spec, parse
+from tidegate.pipelines.spec import Ingest, Spec, parse_spec
 from tidegate.settings.setting import Answer, Place, Setting
 from tidegate.settings.source import disagreements
 from tidegate.settings.table import TABLE
@@ -16,7 +16,7 @@ REFUSED = [each for each in TABLE if each.place is Place.SOURCE and each.answer 
 
 
 def with_options(options: Any, **others: Any) -> Ingest:
-    spec: Spec = parse({**LEAST, **others, "options": options})
+    spec: Spec = parse_spec({**LEAST, **others, "options": options})
     assert isinstance(spec, Ingest)
     return spec
 
@@ -70,7 +70,7 @@ def test_values_in_the_form_of_spark() -> None:
     assert [notice.split(": ")[:2] for notice in spec.notices] == [
         ["options", "includeHeaders"], ["options", "fetch.message.max.bytes"],
     ]  # fmt: skip
-    assert parse(LEAST).notices == ()
+    assert parse_spec(LEAST).notices == ()
 
 
 def test_a_name_given_twice() -> None:

@@ -11,8 +11,8 @@ import pytest
 from support.cases import each_of
 from support.doc_pages import DOCS, PROJECT, fenced
 from tidegate.pipelines import yaml_reader
-from tidegate.pipelines.editor_schema import schema
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.editor_schema import editor_schema
+from tidegate.pipelines.spec import parse_spec
 from tidegate.settings.setting import Answer, Place, Setting
 from tidegate.settings.table import TABLE
 
@@ -25,8 +25,8 @@ EGRESS: dict[str, Any] = {
 
 @cache
 def validator() -> jsonschema.Draft7Validator:
-    jsonschema.Draft7Validator.check_schema(schema())
-    return jsonschema.Draft7Validator(schema())
+    jsonschema.Draft7Validator.check_schema(editor_schema())
+    return jsonschema.Draft7Validator(editor_schema())
 
 
 def problems(form: Any) -> list[str]:
@@ -45,7 +45,7 @@ def examples() -> Iterator[str]:
 @pytest.mark.parametrize("text", examples())
 def test_pipelines_of_the_docs_are_valid(text: str) -> None:
     """As they stand in the file: with their variables."""
-    form, _ = yaml_reader.read(text)
+    form, _ = yaml_reader.read_yaml(text)
     assert problems(form) == []
 
 
@@ -73,7 +73,7 @@ def test_pipelines_of_the_docs_are_valid(text: str) -> None:
     ],
 )
 def test_what_parse_takes(more: dict[str, Any]) -> None:
-    parse({**LEAST, **more})
+    parse_spec({**LEAST, **more})
     assert problems({**LEAST, **more}) == []
 
 
@@ -88,7 +88,7 @@ def test_what_parse_takes(more: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_what_parse_takes_of_an_egress(more: dict[str, Any]) -> None:
-    parse({**EGRESS, **more})
+    parse_spec({**EGRESS, **more})
     assert problems({**EGRESS, **more}) == []
 
 
@@ -111,7 +111,7 @@ def test_what_parse_takes_of_an_egress(more: dict[str, Any]) -> None:
 def test_what_is_wrong(more: dict[str, Any], says: str) -> None:
     """It is also a complaint of `parse`."""
     with pytest.raises(ValueError):
-        parse({**LEAST, **more})
+        parse_spec({**LEAST, **more})
     assert says in "\n".join(problems({**LEAST, **more}))
 
 
@@ -126,7 +126,7 @@ def test_what_is_wrong(more: dict[str, Any], says: str) -> None:
 )
 def test_what_is_wrong_in_an_egress(more: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError):
-        parse({**EGRESS, **more})
+        parse_spec({**EGRESS, **more})
     assert says in "\n".join(problems({**EGRESS, **more}))
 
 
@@ -138,7 +138,7 @@ def test_what_every_file_needs(key: str) -> None:
 @pytest.mark.parametrize("form", [LEAST, EGRESS], ids=["ingest", "egress"])
 def test_each_value_may_be_a_variable(form: dict[str, Any]) -> None:
     """Of every key of the models, but `kind`; within mappings and lists too."""
-    model = schema()["$defs"][form["kind"].capitalize()]["properties"]
+    model = editor_schema()["$defs"][form["kind"].capitalize()]["properties"]
     for key, value in model.items():
         types = [each.get("type") for each in (value, *value.get("anyOf", ()))]
         if key == "kind" or "$ref" in value or "object" in types or "array" in types:
@@ -170,5 +170,5 @@ def test_each_setting_of_the_table(each: Setting) -> None:
     if each.answer is Answer.REFUSED:
         assert [problem for problem in found if each.name in problem] != []
         with pytest.raises(ValueError) as refused:
-            parse(given(each))
+            parse_spec(given(each))
         assert f"{each.name}: refused: {each.why}" in str(refused.value)

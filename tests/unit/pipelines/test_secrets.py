@@ -8,7 +8,7 @@ import pytest
 from support.calls import staging
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import pipeline_files
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 
 LEAST = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": "/lake"}
 EGRESS = {
@@ -100,7 +100,7 @@ def test_a_secret_among_spark_settings_is_refused_when_the_file_is_read(name: st
     """The setting is named, its value is not; also where the settings do not come from a file."""
     conf = {name: REFUSED[name]}
     with pytest.raises(ValueError) as refused:
-        parse({**LEAST, "spark": {"conf": conf}})
+        parse_spec({**LEAST, "spark": {"conf": conf}})
     with pytest.raises(ConfigurationError) as at_submit:
         staging(Path("/private/job.json"), conf, 1, name="x")
     for message in (str(refused.value), str(at_submit.value)):
@@ -113,13 +113,13 @@ def test_settings_of_tokens_are_refused_when_the_file_is_read() -> None:
     """With or without a token in the connection: Spark's default regex matches every broker."""
     name = "spark.kafka.clusters.x.auth.bootstrap.servers"
     with pytest.raises(ValueError, match=rf"spark.conf: {name}: refused: Tidegate sets it"):
-        parse({**LEAST, "spark": {"conf": {name: "c:9093"}}})
+        parse_spec({**LEAST, "spark": {"conf": {name: "c:9093"}}})
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_settings_that_only_say_where_a_secret_is_are_accepted(name: str) -> None:
     """Providers, files, kinds, numbers and switches are no secrets."""
-    spec = parse({**LEAST, "spark": {"conf": {name: ACCEPTED[name]}}})
+    spec = parse_spec({**LEAST, "spark": {"conf": {name: ACCEPTED[name]}}})
     assert spec.spark.conf == {name: ACCEPTED[name]}
 
 
@@ -153,7 +153,7 @@ def test_no_complaint_quotes_a_secret(tmp_path: Path, change: dict[str, object])
     path = tmp_path / "back.yaml"
     path.write_text(repr({**EGRESS, **change}))
     with pytest.raises(ConfigurationError) as refused:
-        pipeline_files.load(path, {})
+        pipeline_files.load_spec(path, {})
     assert SECRET not in str(refused.value)
     assert SECRET not in repr(refused.value.to_json())
     assert next(iter(change)) in str(refused.value)
@@ -176,7 +176,7 @@ def test_broken_yaml_is_located_and_not_quoted(tmp_path: Path, line: str) -> Non
     path = tmp_path / "back.yaml"
     path.write_text(dedent(f"name: back\n{line}\n"))
     with pytest.raises(ConfigurationError) as refused:
-        pipeline_files.load(path, {})
+        pipeline_files.load_spec(path, {})
     assert SECRET not in str(refused.value)
     assert "line " in str(refused.value) or "password: " in str(refused.value)
 
@@ -185,5 +185,5 @@ def test_broken_yaml_is_located_and_not_quoted(tmp_path: Path, line: str) -> Non
 def test_a_log_level_that_shows_the_login_is_refused(level: str) -> None:
     """Of OAuth, Spark's connector logs the client secret."""
     with pytest.raises(ValueError, match=r"spark.log.level: .* would log the login"):
-        parse({**LEAST, "spark": {"conf": {"spark.log.level": level}}})
-    parse({**LEAST, "spark": {"conf": {"spark.log.level": "INFO"}}})
+        parse_spec({**LEAST, "spark": {"conf": {"spark.log.level": level}}})
+    parse_spec({**LEAST, "spark": {"conf": {"spark.log.level": "INFO"}}})

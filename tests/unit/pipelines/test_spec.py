@@ -7,7 +7,7 @@ import pytest
 
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import pipeline_files
-from tidegate.pipelines.spec import StartAt, parse
+from tidegate.pipelines.spec import StartAt, parse_spec
 
 AT = "2026-03-14T00:00:00Z"
 LEAST = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": "/lake"}
@@ -18,14 +18,14 @@ def load(tmp_path):
     def load(text, name="flights", **environ):
         path = tmp_path / f"{name}.yaml"
         path.write_text(dedent(text))
-        return pipeline_files.load(path, environ)
+        return pipeline_files.load_spec(path, environ)
 
     return load
 
 
 def test_the_least_that_is_needed():
     """Everything else has the default of the contract."""
-    spec = parse(LEAST)
+    spec = parse_spec(LEAST)
     assert (spec.kafka, spec.schedule, spec.start, spec.max_records) == (
         "kafka_default", None, "earliest", 5_000_000,
     )  # fmt: skip
@@ -210,7 +210,7 @@ def test_each_wrong_value_is_named(change, complaint):
     """One complaint, beginning with the key and the value; no other complaint hides it."""
     for others in ({}, {"schedule": "every day", "spark": {"connection": 5}}):
         with pytest.raises(ValueError) as refused:
-            parse({**LEAST, **others, **change})
+            parse_spec({**LEAST, **others, **change})
         lines = str(refused.value).splitlines()
         assert any(line.startswith(complaint) for line in lines)
         assert len(lines) == 1 + len(others.keys() - change.keys())
@@ -221,7 +221,7 @@ def test_several_complaints_about_a_key_are_lines() -> None:
     start = {"timestamps": {"a": {0: AT}, "c": {0: AT}}}
     assign = {"a": [0, 2], "b": [0]}
     with pytest.raises(ValueError) as refused:
-        parse({**LEAST, "topics": [], "assign": assign, "start": start})
+        parse_spec({**LEAST, "topics": [], "assign": assign, "start": start})
     assert str(refused.value).splitlines() == [
         "start.timestamps: not among the topics: ['c']",
         "start.timestamps: a: no start for partitions [2]",
@@ -266,10 +266,10 @@ def test_where_a_lake_may_be(place: str, complaint: str | None) -> None:
     }
     for key, form in forms.items():
         if complaint is None or (key == "source.path" and complaint.startswith("a URL")):
-            parse(form)
+            parse_spec(form)
         else:
             with pytest.raises(ValueError) as refused:
-                parse(form)
+                parse_spec(form)
             assert str(refused.value) == f"{key}: {place!r}: {complaint}"
 
 
@@ -283,7 +283,7 @@ def test_what_is_no_mapping_is_refused(load, text):
 def test_missing_keys_are_named():
     """All of those that are needed."""
     with pytest.raises(ValueError) as refused:
-        parse({})
+        parse_spec({})
     assert str(refused.value).splitlines() == [
         "name: missing",
         "kind: missing: ingest (topics into the lake) or egress (files or a lake into topics)",
@@ -291,26 +291,28 @@ def test_missing_keys_are_named():
         "lake: missing",
     ]
     with pytest.raises(ValueError) as refused:
-        parse({"name": "back", "lake": "/lake", "source": {"lake": "flights"}})
+        parse_spec({"name": "back", "lake": "/lake", "source": {"lake": "flights"}})
     assert str(refused.value).splitlines()[-1] == "target: missing, for example {topic: orders}"
 
 
 def test_which_topics_a_pattern_means():
     """The whole name matches, and no exception does; never Kafka's own topics."""
     known = ["a.one", "a.two", "ba.one", "a.one.more", "__a.one", "a.test"]
-    spec = parse({**LEAST, "topics": [], "pattern": r"(__)?a\..*", "exclude": r".*\.(test|more)"})
+    spec = parse_spec(
+        {**LEAST, "topics": [], "pattern": r"(__)?a\..*", "exclude": r".*\.(test|more)"}
+    )
     assert spec.select(known) == ("a.one", "a.two")
     assert spec.subscription == r"/(__)?a\..*/ without /.*\.(test|more)/"
-    assert parse(LEAST).select(known) == ("flights",)
+    assert parse_spec(LEAST).select(known) == ("flights",)
 
 
 def test_assigned_partitions():
     """Their topics are the topics; the order of the file is of no importance."""
-    spec = parse({**LEAST, "topics": [], "assign": {"orders": [2, 0], "payments": [1]}})
+    spec = parse_spec({**LEAST, "topics": [], "assign": {"orders": [2, 0], "payments": [1]}})
     assert spec.topics == spec.select(["other"]) == ("orders", "payments")
     assert spec.subscription == "orders [0, 2], payments [1]"
     assert [spec.partitions_of(t) for t in ("orders", "payments", "other")] == [{0, 2}, {1}, set()]
-    assert parse(LEAST).partitions_of("flights") is None
+    assert parse_spec(LEAST).partitions_of("flights") is None
 
 
 @pytest.mark.parametrize(
@@ -320,11 +322,11 @@ def test_assigned_partitions():
 def test_old_words_for_the_ends_of_a_log(old, word):
     """Accepted, with a notice that names today's word."""
     said = f"read as {word}: {old} is an older word for it"
-    assert parse({**LEAST, "start": old}).notices == (f"start: {said}",)
+    assert parse_spec({**LEAST, "start": old}).notices == (f"start: {said}",)
     otherwise = {"group": "g", "otherwise": old}
-    assert parse({**LEAST, "start": otherwise}).notices == (f"start.otherwise: {said}",)
-    assert parse({**LEAST, "start": word}).notices == ()
-    assert parse({**LEAST, "start": {"group": "g"}}).notices == ()
+    assert parse_spec({**LEAST, "start": otherwise}).notices == (f"start.otherwise: {said}",)
+    assert parse_spec({**LEAST, "start": word}).notices == ()
+    assert parse_spec({**LEAST, "start": {"group": "g"}}).notices == ()
 
 
 def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):
@@ -342,7 +344,7 @@ def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):
 def test_a_directory_that_is_not_there_is_named(tmp_path, monkeypatch):
     """No names would look like no pipelines: DAGs would be gone, and commands do nothing."""
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "away"))
-    for ask in (pipeline_files.names, lambda: pipeline_files.load_named("a")):
+    for ask in (pipeline_files.pipeline_names, lambda: pipeline_files.load_named("a")):
         with pytest.raises(ConfigurationError, match=r"no directory .*/away; set TIDEGATE_PIPEL"):
             ask()
     monkeypatch.delenv("TIDEGATE_PIPELINES")
@@ -354,7 +356,7 @@ def test_a_directory_that_is_not_there_is_named(tmp_path, monkeypatch):
 def test_the_projects_own_pipelines_are_right():
     """The sample is the first test input."""
     paths = sorted(pipeline_files.directory().glob("*.yaml"))
-    specs = [pipeline_files.load(path, {"TIDEGATE_LAKE": "/lake"}) for path in paths]
+    specs = [pipeline_files.load_spec(path, {"TIDEGATE_LAKE": "/lake"}) for path in paths]
     assert [(spec.name, spec.kind) for spec in specs] == [
         ("flights", "ingest"),
         ("flights_back", "egress"),

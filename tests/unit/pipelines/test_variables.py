@@ -113,7 +113,7 @@ def test_what_still_has_a_variable_after_it_was_expanded(
     path = tmp_path / "p.yaml"
     path.write_text(yaml.safe_dump(form))
     with pytest.raises(ConfigurationError) as refused:
-        pipeline_files.load(path, {**LISTED, **environ})
+        pipeline_files.load_spec(path, {**LISTED, **environ})
     assert refused.value.numbers["complaints"][-1] == text
 
 

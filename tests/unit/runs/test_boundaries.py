@@ -23,7 +23,7 @@ from tidegate.lake import plans
 from tidegate.lake.boundary_files import neighbours
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.runs import boundary_search
 from tidegate.runs.run import LIVE, Run
 
@@ -87,7 +87,7 @@ def fill(home, start, end):
 def run_of(home, asked, run_id="r"):
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(home), "start": "latest"}
     return Run(
-        parse(form),
+        parse_spec(form),
         KAFKA,
         "tidegate__p",
         run_id,
@@ -234,7 +234,7 @@ def test_rows_that_are_staged_and_expired(home, kafka):
     log(kafka, *range(80, 100), start=80)
     store = LocalStore(home / "p")
     other = staged_attempts.plan_of((OffsetRange("t", 0, 60, 80),))
-    plans.freeze(store, "other", other, 1, note={})
+    plans.freeze_plan(store, "other", other, 1, note={})
     staged_attempts.stage(store, other, "attempt")
     for asked in (backfill(65, 90), Dates((at(65), at(90)))):
         with pytest.raises(WindowRefused, match=rf"\[60, 80\).*staged by plan {other.id}"):
@@ -252,7 +252,7 @@ def test_staged_rows_that_are_still_in_kafka(home, kafka):
     log(kafka, *range(60, 100), start=60)
     store = LocalStore(home / "p")
     other = staged_attempts.plan_of((OffsetRange("t", 0, 60, 80),))
-    plans.freeze(store, "other", other, 1, note={})
+    plans.freeze_plan(store, "other", other, 1, note={})
     staged_attempts.stage(store, other, "attempt")
     plan(run_of(home, backfill(65, 90)))
     assert frozen(home) == {65: 65, 90: 90}
@@ -288,7 +288,7 @@ def test_frozen_times_ask_nobody(home, kafka, monkeypatch):
 def resolve(home, times, topic_id="id-t"):
     marks = {0: Watermarks(0, 100, 100)}
     topic = boundary_search.Topic("t", topic_id, marks, KAFKA, LocalStore(home / "p"), "p")
-    return boundary_search.resolve(topic, times, [])
+    return boundary_search.resolve_boundaries(topic, times, [])
 
 
 def test_only_manifests_of_commits_that_meet_a_span_are_read(home, kafka, monkeypatch):

@@ -13,7 +13,7 @@ from tidegate.connections import (
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.orchestration.metadata_database import NAMED_BY
-from tidegate.pipelines.spec import Spec, parse
+from tidegate.pipelines.spec import Spec, parse_spec
 from tidegate.runs.client_options import client_name, refuse_contradictions
 
 PASSWORD = "hunter2"
@@ -27,12 +27,12 @@ def _no_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pipeline(connection: str) -> Spec:
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
-    return parse({**form, "spark": {"connection": connection}})
+    return parse_spec({**form, "spark": {"connection": connection}})
 
 
 def of_kafka(connection: str, **form: Any) -> Spec:
     least = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
-    return parse({**least, "kafka": connection, **form})
+    return parse_spec({**least, "kafka": connection, **form})
 
 
 SCRAM = {
@@ -50,7 +50,7 @@ def define(monkeypatch: pytest.MonkeyPatch, extra: Any) -> None:
 
 def with_conf(conf: dict[str, str]) -> Spec:
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
-    return parse({**form, "spark": {"conf": conf}})
+    return parse_spec({**form, "spark": {"conf": conf}})
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_options_that_contradict_the_connection(
         source = {"path": "/in", "format": "text"}
         del least["topics"]
         least |= {"kind": "egress", "source": source, "target": {"topic": "t", **target}}
-    spec = parse(least)
+    spec = parse_spec(least)
     for check in (refuse_wrong_kafka, lambda spec: refuse_contradictions(spec, kafka(spec))):
         if says is None:
             check(spec)
@@ -256,7 +256,7 @@ def test_what_spark_3_5_lacks(
     )
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
     least = {"name": "out", "kind": "egress", "lake": "/lake", "target": {"topic": "t"}}
-    spec = parse({**least, **form})
+    spec = parse_spec({**least, **form})
     if says is None or "S3" not in says:
         spark(spec)  # with the installed one
     own = {"conn_type": "spark", "host": "local", "extra": {"spark-home": str(tmp_path)}}
@@ -392,7 +392,7 @@ def test_the_planner_tries_as_often_as_spark(monkeypatch: pytest.MonkeyPatch) ->
     settings = of_run(kafka(spec), spec, "plan", "r", "1")
     assert (settings.tries, settings.pause) == (None, 1.0)
     options = {"FetchOffset.numRetries": 7, "fetchOffset.retryIntervalMs": 250}
-    egress = parse({
+    egress = parse_spec({
         "name": "p", "kind": "egress", "lake": "/lake", "columns": {"value": "v"},
         "source": {"path": "/in", "format": "text"}, "target": {"topic": "t", "options": options},
     })  # fmt: skip

@@ -7,20 +7,20 @@ from support.handed_in import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
-from tidegate.pipelines.spec import Ingest, parse
-from tidegate.runs.client_options import effective, explained
+from tidegate.pipelines.spec import Ingest, parse_spec
+from tidegate.runs.client_options import effective, explained_options
 from tidegate.runs.run import Run
 
 
 def test_the_deploy_mode_is_shown_where_the_driver_is_elsewhere() -> None:
-    spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"})
+    spec = parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"})
     assert isinstance(spec, Ingest)
     kafka = KafkaCluster("k", {"bootstrap.servers": "nowhere:1"})
     run = Run(spec, kafka, "dag", "r", date(2024, 5, 1), **HERE)
     usual = effective(spec, kafka, {})
-    assert explained(run) == usual
+    assert explained_options(run) == usual
     elsewhere = replace(
         run, engine=SparkEngine(None, SparkConnection("s", "yarn", deploy_mode="cluster"))
     )
     mode = {"value": "cluster", "origin": "connection"}
-    assert explained(elsewhere) == {**usual, "spark.submit.deployMode": mode}
+    assert explained_options(elsewhere) == {**usual, "spark.submit.deployMode": mode}

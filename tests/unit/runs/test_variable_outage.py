@@ -10,7 +10,7 @@ from support.ingest_steps import plan, publish, stage
 from support.ingest_world import World, ranges
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import AirflowUnavailable, CursorAhead
-from tidegate.maintenance.reconcile import reconcile
+from tidegate.maintenance.reconcile import reconcile_pipeline
 from tidegate.runs.run import Run
 
 
@@ -75,7 +75,7 @@ def test_without_a_retry_the_next_plan_writes_them(world: World) -> None:
         assert not plan(world.run("next", mirror=variables)).plan.has_work
         assert shown(variables) == {"tidegate__p__t": {"0": 150}}
     variables.kept = {"tidegate__p__t": '{"t": {"0": 100}}'}
-    (drift,) = reconcile(run.spec, variables, None)["variables"]
+    (drift,) = reconcile_pipeline(run.spec, variables, None)["variables"]
     assert (drift["state"], drift["mended"]) == ("behind", True)
     variables.kept = {"tidegate__p__t": '{"t": {"0": 151}}'}
     with pytest.raises(CursorAhead):

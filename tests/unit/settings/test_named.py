@@ -8,10 +8,10 @@ from support.cases import each_of
 from tidegate.broker import client_settings
 from tidegate.broker.connection_fields import fields
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines.spec import parse
+from tidegate.pipelines.spec import parse_spec
 from tidegate.settings import kafka_clients, secrets
 from tidegate.settings.setting import Answer, Place, Setting
-from tidegate.settings.table import TABLE, find, judge, named
+from tidegate.settings.table import TABLE, find_setting, judge_settings, named
 
 INGEST = {"name": "a", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
 EGRESS = {"name": "b", "kind": "egress", "source": {"lake": "a"}, "lake": "/lake"}
@@ -50,8 +50,8 @@ def told(place: Place, name: str) -> Setting | None:
 
 def value_of(place: Place, name: str) -> str:
     """Return a value that the table takes; any if it takes none."""
-    setting = find(place, name)
-    target = setting and find(place, setting.becomes or setting.name)
+    setting = find_setting(place, name)
+    target = setting and find_setting(place, setting.becomes or setting.name)
     check = (target or setting or Setting(name=name, place=place)).check or (lambda _: None)
     return next((value for value in VALUES if not check(value)), "x")
 
@@ -61,7 +61,7 @@ def test_both_answers_are_one(case: tuple[str, Place]) -> None:
     """Of every name of the table, and of others that begin with `spark.`."""
     name, place = case
     value = value_of(place, name)
-    verdict, answer = judge(place, {name: value}), told(place, name)
+    verdict, answer = judge_settings(place, {name: value}), told(place, name)
     if answer is None:
         assert verdict.complaints != ()
     elif answer.answer is Answer.REFUSED:
@@ -86,10 +86,10 @@ def test_a_file_is_judged_so_too(name: str) -> None:
         form = {**form, "spark": {"conf": {name: value_of(place, name)}}}
         if answer.answer is Answer.REFUSED:
             with pytest.raises(ValueError) as refused:
-                parse(form)
+                parse_spec(form)
             assert f"spark.conf: {name}: refused: {answer.why}" in str(refused.value)
         else:
-            parse(form)
+            parse_spec(form)
 
 
 def test_a_log_level_is_judged_by_the_table() -> None:
@@ -105,8 +105,8 @@ def test_what_may_only_refer_to_a_secret() -> None:
     name = "spark.kubernetes.executor.secretKeyRef.DB"
     (answer,) = named(name)
     assert (answer.answer, secrets.WHY in answer.why) == (Answer.ACCEPTED, True)
-    assert judge(Place.SPARK, {name: "s3:key"}).complaints == ()
-    assert secrets.WHY in judge(Place.SPARK, {name: "hunter2"}).complaints[0]
+    assert judge_settings(Place.SPARK, {name: "s3:key"}).complaints == ()
+    assert secrets.WHY in judge_settings(Place.SPARK, {name: "hunter2"}).complaints[0]
 
 
 @each_of(FIELDS)
@@ -150,9 +150,9 @@ def test_a_guess_is_no_refused_name(name: str) -> None:
     """Neither of `settings` nor of `validate`."""
     wrong = f"{name.removesuffix('*')}q"
     for place in (Place.SOURCE, Place.SINK):
-        (complaint,) = judge(place, {wrong: "x"}).complaints
+        (complaint,) = judge_settings(place, {wrong: "x"}).complaints
         guessed = complaint.partition("did you mean ")[2].strip("'?")
-        found = find(place, guessed) if guessed else None
+        found = find_setting(place, guessed) if guessed else None
         assert (found is None) != bool(guessed)
         assert not found or found.answer is not Answer.REFUSED
     if not wrong.startswith("spark."):

@@ -20,7 +20,9 @@ def test_lines_are_compared_as_numbers() -> None:
 
 def test_the_installed_pyspark_is_of_the_pinned_line() -> None:
     assert spark_lines.line(version("pyspark")) == spark_lines.PINNED
-    (connector,) = [j for j in jars.read("spark-kafka") if j.artifact.startswith("spark-sql-kafka")]
+    (connector,) = [
+        j for j in jars.read_lock("spark-kafka") if j.artifact.startswith("spark-sql-kafka")
+    ]
     assert spark_lines.line(connector.version) == spark_lines.PINNED
 
 
@@ -38,6 +40,6 @@ def test_the_installed_pyspark_is_of_the_pinned_line() -> None:
 def test_texts_with_types_and_rows_as_json_need_spark_4(
     number: str, is_typed: bool, columns: list[str], is_refused: bool
 ) -> None:
-    found = spark_lines.complaint(number, columns, is_typed=is_typed)
+    found = spark_lines.version_complaint(number, columns, is_typed=is_typed)
     assert (found is not None) == is_refused
     assert found is None or found.startswith(f"Spark {number}: files of JSON")

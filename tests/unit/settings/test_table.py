@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.cases import each_of
 from tidegate.settings import setting, sink_settings, source, spark_conf
 from tidegate.settings.setting import Answer, Place
-from tidegate.settings.table import TABLE, Verdict, find, judge, named
+from tidegate.settings.table import TABLE, Verdict, find_setting, judge_settings, named
 from tidegate.spark import producer_settings
 
 OPTIONS = (Place.SOURCE, Place.SINK)
@@ -20,7 +20,7 @@ VALID = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO
 
 def value_of(each: setting.Setting) -> str:
     """Return a value that the table takes."""
-    target = find(each.place, each.becomes or each.name) or each
+    target = find_setting(each.place, each.becomes or each.name) or each
     check = target.check or (lambda _: None)
     fits = [v for v in (target.default, *VALID, "10000", "org.apache.kafka.clients.producer."
             "RoundRobinPartitioner") if v and not check(v)]  # fmt: skip
@@ -47,7 +47,7 @@ def value_of(each: setting.Setting) -> str:
 )  # fmt: skip
 def test_what_spark_would_refuse_or_ignore(name: str, value: str, says: str) -> None:
     """Before anything is started: `validate` has it, too."""
-    (complaint,) = judge(Place.SPARK, {name: value}).complaints
+    (complaint,) = judge_settings(Place.SPARK, {name: value}).complaints
     assert complaint.startswith(f"{name}: ")
     assert says in complaint
 
@@ -55,14 +55,14 @@ def test_what_spark_would_refuse_or_ignore(name: str, value: str, says: str) -> 
 @pytest.mark.parametrize("value", ["512m", "2G", "1t"])
 def test_memory_that_spark_takes(value: str) -> None:
     for name in ("spark.executor.memory", "spark.driver.memory", "spark.executor.memoryOverhead"):
-        assert judge(Place.SPARK, {name: value}).complaints == ()
+        assert judge_settings(Place.SPARK, {name: value}).complaints == ()
 
 
 @pytest.mark.parametrize("value", ["2gb", "4096"])
 def test_memory_that_only_spark_reads(value: str) -> None:
     """Of executors: Java gets it in MiB."""
-    assert judge(Place.SPARK, {"spark.executor.memory": value}).complaints == ()
-    assert judge(Place.SPARK, {"spark.driver.memory": value}).complaints
+    assert judge_settings(Place.SPARK, {"spark.executor.memory": value}).complaints == ()
+    assert judge_settings(Place.SPARK, {"spark.driver.memory": value}).complaints
 
 
 def test_each_name_is_there_once() -> None:
@@ -74,7 +74,7 @@ def test_each_name_is_there_once() -> None:
 @each_of(TABLE)
 def test_the_answer_is_what_the_table_says(each: setting.Setting) -> None:
     """A refused one has its reason, a translated one another name, each other one passes."""
-    verdict = judge(each.place, {each.name: value_of(each)})
+    verdict = judge_settings(each.place, {each.name: value_of(each)})
     if each.answer is Answer.REFUSED:
         assert each.why
         assert verdict.settings == {}
@@ -87,7 +87,7 @@ def test_the_answer_is_what_the_table_says(each: setting.Setting) -> None:
         assert bool(verdict.notices) == (each.answer in (Answer.TRANSLATED, Answer.WARNED))
         assert each.answer is not Answer.WARNED or each.why
     if each.default is not None and each.answer is Answer.ACCEPTED:
-        assert judge(each.place, {each.name: each.default}).complaints == ()
+        assert judge_settings(each.place, {each.name: each.default}).complaints == ()
 
 
 @pytest.mark.parametrize("place", OPTIONS)
@@ -99,9 +99,11 @@ def test_names_in_any_letter_case(place: Place, data: st.DataObject) -> None:
     each = data.draw(st.sampled_from(passing))
     spelt = "".join(data.draw(st.sampled_from([c.lower(), c.upper()])) for c in each.name)
     value = value_of(each)
-    assert judge(place, {spelt: value}).settings == {each.name: each.values.get(value, value)}
+    assert judge_settings(place, {spelt: value}).settings == {
+        each.name: each.values.get(value, value)
+    }
     if spelt != each.name:
-        twice = judge(place, {each.name: value, spelt: value})
+        twice = judge_settings(place, {each.name: value, spelt: value})
         assert twice.complaints == (f"{spelt}: given twice, as {each.name}",)
 
 
@@ -130,7 +132,7 @@ def test_names_in_any_letter_case(place: Place, data: st.DataObject) -> None:
 def test_an_accepted_value_with_a_consequence(
     place: Place, name: str, value: str, says: str | None
 ) -> None:
-    verdict = judge(place, {name: value})
+    verdict = judge_settings(place, {name: value})
     assert verdict.complaints == ()
     assert len(verdict.settings) == 1
     assert [says in each for each in verdict.notices if says] == [True] * bool(says)
@@ -143,8 +145,8 @@ def test_an_egress_decides_more_of_spark() -> None:
         "spark.task.maxFailures", "spark.decommission.enabled",
         "spark.stage.ignoreDecommissionFetchFailure",
     ):  # fmt: skip
-        assert judge(Place.SPARK, {name: "x"}) == Verdict({name: "x"}, (), ())
-        (complaint,) = judge(Place.SENDING, {name: "x"}).complaints
+        assert judge_settings(Place.SPARK, {name: "x"}) == Verdict({name: "x"}, (), ())
+        (complaint,) = judge_settings(Place.SENDING, {name: "x"}).complaints
         assert complaint.startswith(f"{name}: refused: ")
     for place in (Place.SPARK, Place.SENDING):
         for name in (
@@ -153,18 +155,18 @@ def test_an_egress_decides_more_of_spark() -> None:
             "spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.legacy.timeParserPolicy",
             "spark.sql.variant.allowDuplicateKeys",
         ):  # fmt: skip
-            (complaint,) = judge(place, {name: "x"}).complaints
+            (complaint,) = judge_settings(place, {name: "x"}).complaints
             assert complaint.startswith(f"{name}: refused: Tidegate sets it: ")
-        (complaint,) = judge(place, {"spark.sql.legacy.anything": "x"}).complaints
+        (complaint,) = judge_settings(place, {"spark.sql.legacy.anything": "x"}).complaints
         assert complaint.startswith("spark.sql.legacy.anything: refused: ")
 
 
 def test_names_that_begin_alike_have_one_answer() -> None:
     """By the name that was given; another place, or another name, has its own."""
-    found = find(Place.SENDING, "spark.sql.catalog.lake.uri")
+    found = find_setting(Place.SENDING, "spark.sql.catalog.lake.uri")
     assert found is not None
     assert (found.name, found.answer) == ("spark.sql.catalog.lake.uri", Answer.WARNED)
-    assert find(Place.SPARK, "spark.sql.catalogImplementation") is None
+    assert find_setting(Place.SPARK, "spark.sql.catalogImplementation") is None
     ingest, egress = named("spark.task.maxFailures")
     assert ingest.name == egress.name == "spark.task.maxFailures"
     assert (ingest.answer, egress.answer) == (Answer.ACCEPTED, Answer.REFUSED)
@@ -178,29 +180,31 @@ def test_code_in_spark(place: Place) -> None:
         "spark.sql.queryExecutionListeners", "spark.sql.sources.commitProtocolClass",
         "spark.executor.extraClassPath", "spark.driver.extraClassPath",
     ):  # fmt: skip
-        verdict = judge(place, {name: "x"})
+        verdict = judge_settings(place, {name: "x"})
         assert (verdict.settings, verdict.complaints) == ({name: "x"}, ())
         assert len(verdict.notices) == 1
     for name in (
         "spark.remote", "spark.api.mode", "spark.driver.userClassPathFirst",
         "spark.executor.userClassPathFirst", "spark.files.userClassPathFirst",
     ):  # fmt: skip
-        (complaint,) = judge(place, {name: "x"}).complaints
+        (complaint,) = judge_settings(place, {name: "x"}).complaints
         assert complaint.startswith(f"{name}: refused: ")
 
 
 def test_spark_has_the_letter_case_of_its_settings() -> None:
-    assert judge(Place.SPARK, {"spark.Kafka.consumer.cache.capacity": "1"}).complaints == (
+    assert judge_settings(Place.SPARK, {"spark.Kafka.consumer.cache.capacity": "1"}).complaints == (
         "spark.Kafka.consumer.cache.capacity: Spark's settings have their letter case: "
         "spark.kafka.consumer.cache.capacity",
     )
-    assert judge(Place.SPARK, {"spark.x.y": "z"}).settings == {"spark.x.y": "z"}
-    assert judge(Place.SPARK, {"x": "z"}).complaints == ("x: Spark's settings begin with `spark.`",)
-    assert judge(Place.SPARK, {"spark.Task.maxFailures": "1"}).complaints == (
+    assert judge_settings(Place.SPARK, {"spark.x.y": "z"}).settings == {"spark.x.y": "z"}
+    assert judge_settings(Place.SPARK, {"x": "z"}).complaints == (
+        "x: Spark's settings begin with `spark.`",
+    )
+    assert judge_settings(Place.SPARK, {"spark.Task.maxFailures": "1"}).complaints == (
         "spark.Task.maxFailures: Spark's settings have their letter case: spark.task.maxFailures",
     )
     for name in (" spark.x.y", "spark.kafka.consumer.cache.capacity "):
-        assert judge(Place.SPARK, {name: "1"}).complaints == (
+        assert judge_settings(Place.SPARK, {name: "1"}).complaints == (
             f"{name}: blanks around the name: Spark would not know it",
         )
 
@@ -218,7 +222,7 @@ def test_spark_has_the_letter_case_of_its_settings() -> None:
     ],
 )
 def test_a_name_that_is_not_known(place: Place, name: str, says: str) -> None:
-    (complaint,) = judge(place, {name: "hunter2"}).complaints
+    (complaint,) = judge_settings(place, {name: "hunter2"}).complaints
     assert says in complaint
     assert "hunter2" not in complaint
 
@@ -249,7 +253,7 @@ def test_a_name_that_is_not_known(place: Place, name: str, says: str) -> None:
     ],
 )
 def test_a_value_that_a_client_would_refuse(place: Place, name: str, value: str, says: str) -> None:
-    (complaint,) = judge(place, {name: value}).complaints
+    (complaint,) = judge_settings(place, {name: value}).complaints
     assert complaint.startswith(f"{name}: ")
     assert says in complaint
 
@@ -272,22 +276,22 @@ def test_the_longest_time_to_connect(given: dict[str, str], wrong: bool) -> None
     says = f"{SETUP_MAX}: less than {SETUP}: no time-out would be as long as that"
     of_source = source.disagreements({f"kafka.{name}": value for name, value in given.items()})
     assert of_source == [f"kafka.{says}"] * wrong
-    assert producer_settings.contradictions(given) == [says] * wrong
+    assert producer_settings.producer_contradictions(given) == [says] * wrong
 
 
 def test_an_unset_variable_is_not_checked() -> None:
     """Its name is, and what is refused with any value."""
     given = {"minPartitions": "${TASKS}", "failOnDataLoss": "${X}", "kafka.fetch.min.byte": "${X}"}
-    verdict = judge(Place.SOURCE, given)
+    verdict = judge_settings(Place.SOURCE, given)
     assert [each.partition(":")[0] for each in verdict.complaints] == [
         "failOnDataLoss", "kafka.fetch.min.byte",
     ]  # fmt: skip
-    assert judge(Place.SOURCE, {"minPartitions": "${TASKS:-x}"}).complaints != ()
+    assert judge_settings(Place.SOURCE, {"minPartitions": "${TASKS:-x}"}).complaints != ()
 
 
 def test_all_at_once() -> None:
     """Accepted, translated, warned and refused ones, in the order in which they were given."""
-    verdict = judge(
+    verdict = judge_settings(
         Place.SINK,
         {"kafka.linger.ms": "5", "request.required.acks": "-1", "kafka.transactional.id": "t",
          "includeHeaders": "true", "kafka.lingr.ms": "1"},
@@ -306,11 +310,11 @@ def test_all_at_once() -> None:
 def test_tidegates_defaults_are_in_the_table() -> None:
     for place, defaults in ((Place.SOURCE, source.DEFAULTS), (Place.SINK, sink_settings.DEFAULTS)):
         for name, value in defaults.items():
-            found = find(place, f"kafka.{name}")
+            found = find_setting(place, f"kafka.{name}")
             assert found is not None
             assert found.default == value
     for name, value in spark_conf.CONSUMER_CACHES.items():
-        found = find(Place.SPARK, name)
+        found = find_setting(Place.SPARK, name)
         assert found is not None
         assert found.default == value
 

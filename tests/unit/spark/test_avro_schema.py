@@ -20,7 +20,7 @@ def test_avro() -> None:
     """The columns of each kind of type; tests/spark/test_decoding.py compares them with Spark's."""
     part = {"type": "record", "name": "P", "fields": [{"name": "p", "type": "float"}]}
     text = record(a="long", b=["null", "string"], c=part, d=["null", "P"], e=["int", "long"])
-    assert ddl(avro_schema.columns(text)) == (
+    assert ddl(avro_schema.columns_of_schema(text)) == (
         "a BIGINT, b STRING, c STRUCT<p: FLOAT>, d STRUCT<p: FLOAT>, e BIGINT"
     )
 
@@ -44,7 +44,7 @@ def test_avro() -> None:
 )
 def test_avro_that_is_wrong(text: str, message: str) -> None:
     with pytest.raises(SchemaError) as raised:
-        avro_schema.columns(text)
+        avro_schema.columns_of_schema(text)
     assert message in str(raised.value)
 
 
@@ -80,18 +80,18 @@ def test_avro_that_is_wrong(text: str, message: str) -> None:
 def test_avro_that_spark_would_refuse_in_each_run(kind: Any, says: str) -> None:
     """It is refused when the file is read, with the place."""
     with pytest.raises(SchemaError, match="field a") as error:
-        avro_schema.columns(record(a=kind))
+        avro_schema.columns_of_schema(record(a=kind))
     assert says in str(error.value)
 
 
 def test_a_union_of_records_is_no_record() -> None:
     one = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
     with pytest.raises(SchemaError, match="not of a record"):
-        avro_schema.columns(json.dumps([one, "null"]))
+        avro_schema.columns_of_schema(json.dumps([one, "null"]))
 
 
 def test_an_int_in_another_form_widens_a_union() -> None:
-    (field,) = avro_schema.columns(record(a=["null", {"type": "int"}, "long"]))
+    (field,) = avro_schema.columns_of_schema(record(a=["null", {"type": "int"}, "long"]))
     assert str(field) == "a BIGINT"
 
 
@@ -126,7 +126,7 @@ def test_what_spark_has_no_use_for_is_not_given_to_it() -> None:
         "t": {"type": "long", "logicalType": "timestamp-micros", **odd},
     }  # fmt: skip
     text = record(**named)
-    assert ddl(avro_schema.columns(text)) == (
+    assert ddl(avro_schema.columns_of_schema(text)) == (
         "e STRING, f BINARY, d DECIMAL(3,0), r STRUCT<p: INT>, n BIGINT, i BIGINT, t TIMESTAMP"
     )
     whole = json.loads(avro_schema.reading_form(text))
@@ -143,7 +143,7 @@ def test_what_spark_has_no_use_for_is_not_given_to_it() -> None:
 
 def test_a_namespace_that_is_no_text_is_none() -> None:
     kind = {"type": "enum", "name": "E", "namespace": None, "symbols": ["A"]}
-    assert ddl(avro_schema.columns(record(a=kind, b="E"))) == "a STRING, b STRING"
+    assert ddl(avro_schema.columns_of_schema(record(a=kind, b="E"))) == "a STRING, b STRING"
 
 
 @pytest.mark.parametrize("depth", [31, 300])
@@ -153,4 +153,4 @@ def test_types_are_not_nested_deeper_than_sql_has_them(depth: int) -> None:
     for _ in range(depth):
         kind = {"type": "array", "items": kind}
     with pytest.raises(SchemaError, match=r"field a\.items.*: types are nested deeper than 30"):
-        avro_schema.columns(record(a=kind))
+        avro_schema.columns_of_schema(record(a=kind))

@@ -10,11 +10,11 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import ConfigurationError
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE
-from tidegate.spark.kafka_source import redact, render
+from tidegate.spark.kafka_source import redact, source_options
 from tidegate.spark.task_size import (
     WRITERS,
     Reading,
-    files,
+    count_files,
     readings,
     records_per_task,
     splits,
@@ -30,7 +30,7 @@ WINDOW = (
 
 def test_a_window_becomes_explicit_offsets_on_both_sides() -> None:
     """No `earliest` and no `latest`: Spark would look those up again in every task."""
-    assert render(WINDOW, GIVEN, max_records_per_task=7) == {
+    assert source_options(WINDOW, GIVEN, max_records_per_task=7) == {
         "kafka.bootstrap.servers": "b:9092",
         "kafka.isolation.level": "read_committed",
         "kafka.max.poll.records": "10000",
@@ -48,7 +48,7 @@ def test_a_window_becomes_explicit_offsets_on_both_sides() -> None:
 
 
 def test_a_given_option_overrides_a_default_in_any_case() -> None:
-    rendered = render(
+    rendered = source_options(
         WINDOW, {**GIVEN, "Kafka.Max.Poll.Records": "3", "kafka.group.id": "g"},
         max_records_per_task=1,
     )  # fmt: skip
@@ -74,12 +74,12 @@ def test_a_given_option_overrides_a_default_in_any_case() -> None:
 )
 def test_an_option_that_the_plan_decides_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name}: refused"):
-        render(WINDOW, {**GIVEN, name: "x"}, max_records_per_task=1)
+        source_options(WINDOW, {**GIVEN, name: "x"}, max_records_per_task=1)
 
 
 def test_the_groups_prefix_is_not_for_spark() -> None:
     """It would be ignored with a warning beside the group id."""
-    rendered = render(WINDOW, {**GIVEN, "groupIdPrefix": "x"}, max_records_per_task=1)
+    rendered = source_options(WINDOW, {**GIVEN, "groupIdPrefix": "x"}, max_records_per_task=1)
     assert "groupidprefix" not in rendered
 
 
@@ -92,7 +92,7 @@ def test_every_accepted_setting_is_rendered_once(data: st.DataObject) -> None:
     spelt = "".join(data.draw(st.sampled_from([c.lower(), c.upper()])) for c in chosen.name)
     check = chosen.check or (lambda _: None)
     value = next(v for v in ("1", "1000", "true", "none", "INFO") if not check(v))
-    rendered = render(WINDOW, {**GIVEN, spelt: value}, max_records_per_task=7)
+    rendered = source_options(WINDOW, {**GIVEN, spelt: value}, max_records_per_task=7)
     expected = "7" if chosen.name == "maxRecordsPerPartition" else value
     assert {n: v for n, v in rendered.items() if n.lower() == chosen.name.lower()} == {
         chosen.name.lower(): expected
@@ -103,7 +103,7 @@ def test_every_accepted_setting_is_rendered_once(data: st.DataObject) -> None:
 def test_all_complaints_come_at_once() -> None:
     """A missing isolation level is one: Kafka's default shows uncommitted records."""
     with pytest.raises(ConfigurationError) as refused:
-        render(
+        source_options(
             WINDOW, {"assign": "{}", "kafka.fetch.min.bytes": "1", "kafka.Fetch.min.bytes": "2"},
             max_records_per_task=1,
         )  # fmt: skip
@@ -187,7 +187,7 @@ def _window(*sizes: int) -> tuple[OffsetRange, ...]:
 
 
 def test_rendered_json_is_what_spark_parses() -> None:
-    rendered = render(WINDOW, GIVEN, max_records_per_task=1)
+    rendered = source_options(WINDOW, GIVEN, max_records_per_task=1)
     assigned = json.loads(rendered["assign"])
     for side in ("startingoffsets", "endingoffsets"):
         offsets = json.loads(rendered[side])
@@ -204,7 +204,7 @@ def test_short_ranges_share_tasks() -> None:
     assert [each.tasks for each in readings(many, 2, MOST)] == [2]
     assert [each.tasks for each in readings(many, 64, MOST)] == [20]
     assert splits(many, 2, MOST) == [(2, 1_000)]
-    assert (files(many, 2, 1_000_000), files(many, 2, 100)) == (2, 63)
+    assert (count_files(many, 2, 1_000_000), count_files(many, 2, 100)) == (2, 63)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_the_ranges_of_a_topic_are_read_together() -> None:
     found = readings(window, 2, MOST)
     assert [(len(each.window), each.tasks) for each in found] == [(300, 1), (300, 1)]
     assert not {r.topic for r in found[0].window} & {r.topic for r in found[1].window}
-    assert files(window, 2, 1_000_000) == 300
+    assert count_files(window, 2, 1_000_000) == 300
     one = tuple(OffsetRange("t", p, 0, 1) for p in range(999)) + window[:2]
     assert len(readings(one, 8, MOST)) == 2
 

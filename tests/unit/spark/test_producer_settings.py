@@ -9,7 +9,7 @@ REQUEST = 1024 * 1024
 
 def complaints(given: dict[str, str]) -> list[str]:
     verdict = producer_settings.judged(given)
-    return [*verdict.complaints] or producer_settings.contradictions(given)
+    return [*verdict.complaints] or producer_settings.producer_contradictions(given)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_setting_that_weakens_the_guarantees_is_allowed_with_a_warning(
 def test_the_options_of_the_sink() -> None:
     """The connection, safe and fast defaults, the pipeline's settings, the client id."""
     connection = {"kafka.bootstrap.servers": "b:1", "kafka.sasl.jaas.config": "secret"}
-    options = producer_settings.render(
+    options = producer_settings.sink_options(
         connection, {"linger.ms": "7"}, client_id="me", largest_row=10, largest_batch=REQUEST
     )
     assert options == {
@@ -128,18 +128,18 @@ def test_a_timeout_of_the_connection_comes_before_our_own(
 ) -> None:
     """And behind the pipeline's; the producer starts with what comes of it."""
     of_connection = {"kafka.request.timeout.ms": connection, "kafka.client.id": "theirs"}
-    options = producer_settings.render(
+    options = producer_settings.sink_options(
         of_connection, given, client_id="me", largest_row=0, largest_batch=REQUEST
     )
     assert options["kafka.request.timeout.ms"] == request_timeout
     assert options["kafka.delivery.timeout.ms"] == delivery
     assert options["kafka.client.id"] == "me"
-    assert producer_settings.contradictions(given, of_connection) == []
+    assert producer_settings.producer_contradictions(given, of_connection) == []
 
 
 def test_a_connection_decides_nothing_of_a_producer_alone() -> None:
     """It is shared, and `acks: 0` would lose records."""
-    options = producer_settings.render(
+    options = producer_settings.sink_options(
         {"kafka.acks": "0", "kafka.enable.idempotence": "false"}, {},
         client_id="", largest_row=0, largest_batch=REQUEST,
     )  # fmt: skip
@@ -147,7 +147,7 @@ def test_a_connection_decides_nothing_of_a_producer_alone() -> None:
 
 
 def test_a_timeout_of_the_connection_that_contradicts_the_pipeline() -> None:
-    (told,) = producer_settings.contradictions(
+    (told,) = producer_settings.producer_contradictions(
         {"delivery.timeout.ms": "60000"}, {"kafka.request.timeout.ms": "60000"}
     )
     assert told.startswith("delivery.timeout.ms: less than linger.ms + request.timeout.ms: the")
@@ -155,7 +155,7 @@ def test_a_timeout_of_the_connection_that_contradicts_the_pipeline() -> None:
 
 def test_acks_of_one_leader_switch_idempotence_off() -> None:
     """The client would not start with both."""
-    options = producer_settings.render(
+    options = producer_settings.sink_options(
         {}, {"acks": "1"}, client_id="", largest_row=0, largest_batch=REQUEST
     )
     assert (options["kafka.acks"], options["kafka.enable.idempotence"]) == ("1", "false")
@@ -163,16 +163,16 @@ def test_acks_of_one_leader_switch_idempotence_off() -> None:
 
 def test_a_request_has_room_for_the_largest_row() -> None:
     """Unless the pipeline limits the size of a request: then rows are checked before."""
-    options = producer_settings.render(
+    options = producer_settings.sink_options(
         {}, {}, client_id="", largest_row=50 * REQUEST, largest_batch=REQUEST
     )
     assert int(options["kafka.max.request.size"]) > 50 * REQUEST
     assert int(options["kafka.buffer.memory"]) >= int(options["kafka.max.request.size"])
     given = {"max.request.size": "5000", "buffer.memory": "40000"}
     assert (
-        producer_settings.render({}, given, client_id="", largest_row=0, largest_batch=REQUEST)[
-            "kafka.max.request.size"
-        ]
+        producer_settings.sink_options(
+            {}, given, client_id="", largest_row=0, largest_batch=REQUEST
+        )["kafka.max.request.size"]
         == "5000"
     )
     assert producer_settings.largest_record(given) == 5000
@@ -182,9 +182,11 @@ def test_a_request_has_room_for_the_largest_row() -> None:
 
 def test_a_batch_is_no_larger_than_a_topic_accepts() -> None:
     """Else the broker refuses it, the producer splits it, and Spark waits for no piece."""
-    options = producer_settings.render({}, {}, client_id="", largest_row=0, largest_batch=3000)
+    options = producer_settings.sink_options(
+        {}, {}, client_id="", largest_row=0, largest_batch=3000
+    )
     assert options["kafka.batch.size"] == "3000"
-    options = producer_settings.render(
+    options = producer_settings.sink_options(
         {}, {"batch.size": "2000"}, client_id="", largest_row=0, largest_batch=3000
     )
     assert options["kafka.batch.size"] == "2000"

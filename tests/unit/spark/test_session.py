@@ -40,7 +40,7 @@ def test_an_old_spark_fails_an_ingest_without_retry(
 def test_an_old_spark_fails_an_egress_without_retry(tmp_path: Path) -> None:
     old: Any = SimpleNamespace(version="3.4.1")
     job: Any = SimpleNamespace(plan_id="f00d", options={})
-    assert egress_driver.attempt(old, job, LocalAnswers(tmp_path)) == 1
+    assert egress_driver.attempt_sending(old, job, LocalAnswers(tmp_path)) == 1
     assert "Spark 3.4.1: 3.5 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
 
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 from unittest import mock
 
 from tidegate.settings.setting import Place
-from tidegate.settings.table import judge
+from tidegate.settings.table import judge_settings
 from tidegate.spark import session
 
 ROWS = {
@@ -81,5 +81,5 @@ def test_what_changes_rows_is_set_and_refused() -> None:
     assert made == {name.removeprefix("spark.hadoop."): value for name, value in ROWS.items()}
     for name, value in (ROWS | UNSET).items():
         for place in (Place.SPARK, Place.SENDING):
-            (complaint,) = judge(place, {name: value}).complaints
+            (complaint,) = judge_settings(place, {name: value}).complaints
             assert complaint.startswith(f"{name}: refused: Tidegate sets it: a retry must make")

@@ -93,7 +93,7 @@ def cache_errors() -> Iterator[None]:
         ) from None
 
 
-def java() -> Path:
+def find_java() -> Path:
     """Return the `java` that runs jars: that of JAVA_HOME, else the first on the PATH."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which("java", path=f"{home}/bin" if home else None)
@@ -103,7 +103,7 @@ def java() -> Path:
     return Path(path)
 
 
-def names() -> list[str]:
+def lock_names() -> list[str]:
     """Return the names of the locks for the installed Spark and the local stack."""
     return sorted([*OF_SPARK, OF_THE_BROKER])
 
@@ -113,17 +113,17 @@ def is_lock(name: str) -> bool:
     return _lock(name).is_file()
 
 
-def read(name: str) -> list[Jar]:
+def read_lock(name: str) -> list[Jar]:
     """Read the lock `<name>.lock`."""
     lock = _lock(name)
-    return parse(lock.read_text(), source=lock.name)
+    return parse_lock(lock.read_text(), source=lock.name)
 
 
 def _lock(name: str) -> Path:
     return Path(__file__).with_name(f"{name}.lock")
 
 
-def parse(text: str, *, source: str) -> list[Jar]:
+def parse_lock(text: str, *, source: str) -> list[Jar]:
     """Parse the text of a lock. Raises JarError, naming `source`, for a wrong line."""
     jars = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -137,13 +137,13 @@ def parse(text: str, *, source: str) -> list[Jar]:
     return jars
 
 
-def paths(name: str) -> list[Path]:
+def lock_paths(name: str) -> list[Path]:
     """Return a lock's files without hashing or fetching them. JarError if one is missing.
 
     ConfigurationError if the cache cannot be read.
     """
     directory = cache_dir() / "jars"
-    files = [directory / jar.file for jar in read(name)]
+    files = [directory / jar.file for jar in read_lock(name)]
     with cache_errors():
         missing = [file.name for file in files if not file.is_file()]
     if missing:
@@ -161,7 +161,7 @@ def ensure(name: str, spark: Path | None = None) -> list[Path]:
     Needs no network if all are valid. Of concurrent callers one fetches, and the others wait. Ivy
     is that of the installed PySpark, or of the Spark whose directory is given.
     """
-    directory, jars = cache_dir() / "jars", read(name)
+    directory, jars = cache_dir() / "jars", read_lock(name)
     if any(not is_valid(directory / jar.file, jar) for jar in jars):
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory / ".lock"):
@@ -215,7 +215,7 @@ def _run_ivy(jars: Sequence[Jar], into: Path, spark: Path | None) -> None:
     # fmt: off
     run = subprocess.run(
         [
-            java(), "-jar", _ivy_jar(spark), "-settings", settings, "-ivy", module,
+            find_java(), "-jar", _ivy_jar(spark), "-settings", settings, "-ivy", module,
             "-confs", "jars", "-cache", into / "cache",
             "-retrieve", into / "[artifact]-[revision].[ext]",
         ],
@@ -229,7 +229,7 @@ def _run_ivy(jars: Sequence[Jar], into: Path, spark: Path | None) -> None:
 
 
 def _ivy_jar(spark: Path | None) -> Path:
-    home = spark or spark_home.find()
+    home = spark or spark_home.find_spark()
     for jar in home.glob("jars/ivy-2*.jar") if home else ():
         return jar
     raise JarError("PySpark, which has Ivy, is not installed: pip install 'tidegate[spark]'")

@@ -18,7 +18,7 @@ _INT = -(2**31), 2**31 - 1
 _DAYS = -719_162, 2_932_896  # of the years 1 to 9999, since 1970
 
 
-def parse(rows: DataFrame, column: str, fields: Fields, form: str, mark: bytes) -> Parsed:
+def parse_avro(rows: DataFrame, column: str, fields: Fields, form: str, mark: bytes) -> Parsed:
     """Decode records by `form`, which reads a record with `mark` behind it as `value` and `end`.
 
     A value that is not wholly one record was written with another schema.

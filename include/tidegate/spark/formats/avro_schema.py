@@ -51,7 +51,7 @@ class AvroRecords(RecordFormatBase):
 
     def fields(self, text: str) -> Fields:
         """Return the columns of a record's schema."""
-        return columns(text)
+        return columns_of_schema(text)
 
     def options(self, text: str, given: Mapping[str, str]) -> Mapping[str, str]:
         """Return the schema of Avro, without blanks: the bytes mean nothing without it."""
@@ -62,10 +62,10 @@ class AvroRecords(RecordFormatBase):
         from tidegate.spark.formats import avro_parser
 
         form = reading_form(decoder.options["schema"])
-        return avro_parser.parse(rows, column, decoder.fields, form, END)
+        return avro_parser.parse_avro(rows, column, decoder.fields, form, END)
 
 
-def columns(text: str) -> Fields:
+def columns_of_schema(text: str) -> Fields:
     """Return the columns of a record's schema, a text of JSON. SchemaError if it is wrong.
 
     What Spark takes for a schema is compared with this by a test.

@@ -50,7 +50,7 @@ def _character(value: str) -> str | None:
 
 def _flat(text: str) -> Fields:
     """Return the fields of a schema; SchemaError for a type that no value of CSV has."""
-    fields = schema.parse(text)
+    fields = schema.parse_columns(text)
     if odd := [field for field in fields if field.type.parts or field.type.name == "binary"]:
         raise SchemaError(f"CSV has no {odd[0].type}: {odd[0].name}")
     return fields
@@ -76,7 +76,7 @@ class CsvRecords(RecordFormatBase):
         """Parse records of CSV."""
         from tidegate.spark.formats import csv_parser
 
-        return csv_parser.parse(rows, column, decoder)
+        return csv_parser.parse_csv(rows, column, decoder)
 
 
 class CsvFiles(FileFormatBase):
@@ -121,13 +121,13 @@ class CsvFiles(FileFormatBase):
 
     def needs_whole_spark(self, columns: str | None) -> bool:
         """Return whether a column is no text: its values are typed by functions of Spark 4."""
-        return any(kind != Type("string") for _, kind in schema.parse(columns or ""))
+        return any(kind != Type("string") for _, kind in schema.parse_columns(columns or ""))
 
     def read(self, spark: SparkSession, source: RowSource, *, whole: bool, line: bool) -> RowFrame:
         """Read records, by Python on the executors."""
         from tidegate.spark.formats import csv_rows
 
-        return csv_rows.read(spark, source)
+        return csv_rows.read_csv(spark, source)
 
     def listed(self, spark: SparkSession, source: RowSource, rows: DataFrame) -> DataFrame:
         """Return the lines of the files: behind Python, rows know no files."""

@@ -18,7 +18,7 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
+def parse_csv(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     """Decode records of CSV by RFC 4180. A line break at the end, and within quotes, is allowed.
 
     Others are not parsed: Spark fails on one with thousands of values.

@@ -8,7 +8,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.core.schema import Type, parse
+from tidegate.core.schema import Type, parse_columns
 from tidegate.spark import source_files
 from tidegate.spark.decoded import hidden
 from tidegate.spark.egress_job import RowSource
@@ -52,15 +52,15 @@ def read_lines(spark: SparkSession, source: RowSource) -> DataFrame:
     With a separator, Spark's reader keeps what it otherwise takes for the end of a line.
     """
     end = dialect(source).line_end
-    frame = source_files.load(spark.read.format("text").options(lineSep=end), source)
+    frame = source_files.load_files(spark.read.format("text").options(lineSep=end), source)
     of = F.xxhash64(metadata_column(frame)["file_path"])
     return frame.select(of, F.col("value").cast("binary"))
 
 
-def read(spark: SparkSession, source: RowSource) -> RowFrame:
+def read_csv(spark: SparkSession, source: RowSource) -> RowFrame:
     """Return the rows of all files, in the declared columns."""
     assert source.columns, "validation refuses CSV without its columns"
-    fields = parse(source.columns)
+    fields = parse_columns(source.columns)
     names = [name for name, _ in fields]
     is_typed = any(kind != _STRING for _, kind in fields)
     read_rows = partial(

@@ -43,7 +43,7 @@ class RecordFormatBase:
 
     def fields(self, text: str) -> Fields:
         """Return the fields of a schema. Raises SchemaError for one that does not fit."""
-        return schema.parse(text)
+        return schema.parse_columns(text)
 
     def options(self, text: str, given: Mapping[str, str]) -> Mapping[str, str]:
         """Return what `parse` needs beside the fields: by default the `keys` that are given."""
@@ -53,7 +53,7 @@ class RecordFormatBase:
         """Return the decoder of a schema's text and of `keys`. Raises SchemaError."""
         fields = self.fields(text)
         ddl = schema.ddl(fields)
-        if schema.parse(ddl) != fields:
+        if schema.parse_columns(ddl) != fields:
             raise SchemaError(f"its columns cannot be written as a schema of SQL: {ddl[:200]}")
         return Decoder(self.name, ddl, prefix, self.by_place, self.options(text, given))
 

@@ -43,7 +43,7 @@ class JsonRecords(RecordFormatBase):
         """Parse JSON objects."""
         from tidegate.spark.formats import json_parser
 
-        return json_parser.parse(rows, column, decoder)
+        return json_parser.parse_json(rows, column, decoder)
 
 
 class JsonFiles(FileFormatBase):
@@ -59,7 +59,7 @@ class JsonFiles(FileFormatBase):
 
     def check_columns(self, columns: str) -> None:
         """Raise SchemaError for what is no schema."""
-        schema.parse(columns)
+        schema.parse_columns(columns)
 
     def complaint(self, columns: str | None, *, whole: bool, named: Collection[str]) -> str | None:
         """Return why expressions cannot be computed: without columns a line has no names."""
@@ -86,4 +86,4 @@ class JsonFiles(FileFormatBase):
         """Read lines, each an object."""
         from tidegate.spark.formats import json_lines
 
-        return json_lines.read(spark, source, line=line)
+        return json_lines.read_json_lines(spark, source, line=line)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.core.schema import Field, Fields, Type, parse
+from tidegate.core.schema import Field, Fields, Type, parse_columns
 from tidegate.spark import source_files
 from tidegate.spark.decoded import BAD, MARK, fields_of, hidden
 from tidegate.spark.egress_job import RowSource
@@ -41,12 +41,12 @@ NO_COLUMNS: Fields = (Field(MARK, Type("string")),)
 """In place of columns, where none are declared: a key that no object has."""
 
 
-def read(spark: SparkSession, source: RowSource, *, line: bool) -> RowFrame:
+def read_json_lines(spark: SparkSession, source: RowSource, *, line: bool) -> RowFrame:
     """Return the rows of files. `line`: lines are sent as they stand there."""
     source_files.read_each_by_one_task(spark)
     given = {k: v for k, v in source.options.items() if k.lower() == "linesep"}
-    lines = source_files.load(spark.read.format("text").options(**given), source)
-    fields = parse(source.columns) if source.columns else NO_COLUMNS
+    lines = source_files.load_files(spark.read.format("text").options(**given), source)
+    fields = parse_columns(source.columns) if source.columns else NO_COLUMNS
     frame = parsed(lines, fields, source.named_options, line=line)
     as_json = row_json.as_json([name for name, _ in fields], nulls=False)
     fault, text = F.col(FAULT), F.col(LINE)

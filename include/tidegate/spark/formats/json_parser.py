@@ -45,7 +45,7 @@ Convert = Callable[[Column, Type], Column]
 """Makes a text a value of a type without parts. Null if it does not fit."""
 
 
-def parse(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
+def parse_json(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     """Decode JSON objects."""
     text = F.col(column).cast("string")
     # Spark's parsers ignore what follows a value. In an array it is an error, or another element.

@@ -41,7 +41,7 @@ class ParquetFiles(FileFormatBase):
         from tidegate.spark.spark_versions import metadata_column
 
         reader = spark.read.format("parquet").options(**source.options)
-        frame = source_files.load(
+        frame = source_files.load_files(
             reader.schema(source.columns) if source.columns else reader, source
         )
         row = metadata_column(frame)["row_index"]

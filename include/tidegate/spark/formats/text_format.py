@@ -30,7 +30,7 @@ class TextRecords(RecordFormatBase):
 
     def fields(self, text: str) -> Fields:
         """Return the one field."""
-        fields = schema.parse(text)
+        fields = schema.parse_columns(text)
         if len(fields) != 1 or fields[0].type.name != "string":
             raise SchemaError(f"a text is one STRING, for example {self.example}")
         return fields
@@ -79,7 +79,7 @@ class TextFiles(FileFormatBase):
         from tidegate.spark.row_frame import RowFrame, no_text
 
         source_files.read_each_by_one_task(spark)
-        frame = source_files.load(spark.read.format("text").options(**source.options), source)
+        frame = source_files.load_files(spark.read.format("text").options(**source.options), source)
         file, row = source_files.name(source, frame), source_files.row_in_task()
         as_json = row_json.as_json(frame.columns, nulls=True)
         return RowFrame(frame, file, row, as_json, no_text(), no_text())
