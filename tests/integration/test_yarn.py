@@ -237,7 +237,7 @@ def test_an_egress_is_taken_over_when_its_orphan_has_ended(
     yarn_user.on_yarn(terminal, yarn)
     done = terminal.run("run", "out", "--run-id", "r", "--json")
     print(done.stderr)
-    assert "killed, nobody waits for it any more" in done.stderr
+    assert "killed: no process waits for it" in done.stderr
     assert yarn.processes(driver.id) == []
     sending.check()
 
