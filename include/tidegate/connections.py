@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidegate.broker import client_settings, delegation_token
 from tidegate.errors import ConfigurationError
-from tidegate.launch import spark_connection, spark_jars, token_settings
+from tidegate.launch import master_kinds, spark_connection, spark_jars, token_settings
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines import pipeline_files
 from tidegate.runs.client_options import client_name, naming_pipeline, refuse_options
@@ -30,7 +30,7 @@ _EXAMPLES = {
     "Kafka": '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
     "Spark": '{"conn_type": "spark", "host": "local[2]"}',
 }
-_MASTERS = f"its host is the master: {spark_connection.MASTERS}"
+_MASTERS = f"its host is the master: {master_kinds.EXAMPLES}"
 
 
 @dataclass(frozen=True)

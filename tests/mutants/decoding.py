@@ -92,6 +92,13 @@ MUTANTS = (
         f"{_CASES}::test_json",
     ),
     Mutant(
+        "the longest computed number is looked at",
+        "json_parser._LONGEST",
+        "24",
+        "23",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
         "a key in quotes may be written with escapes",
         "_may_be_computed",
         "if quotable else list[Column]()",

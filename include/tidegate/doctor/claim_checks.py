@@ -19,6 +19,7 @@ from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import STORES, open_store
 from tidegate.lake.store_protocol import Store
+from tidegate.launch.application_state import tagged_name
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress
 
@@ -30,7 +31,7 @@ def check_claims(spec: Egress) -> Iterator[Line]:
     for claim in fold.claims.values():
         where = f"process {claim.sender['pid']} on {claim.sender['host']}"
         if application := claim.sender.get("application"):
-            where = f"the YARN application with the tag {application['tag']}, submitted by {where}"
+            where = f"{tagged_name(application['tag'])}, submitted by {where}"
         says = f"plan {claim.plan_id} is claimed by {where}"
         if is_alive(claim.sender, claim.attempt):
             yield ok("claim", f"{says}, which is alive: it is being sent")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,9 +25,9 @@ from tidegate.doctor import claim_checks
 from tidegate.doctor.check import Check, Line, failure, ok, warning
 from tidegate.doctor.connection_lookup import KafkaLookup, SparkLookup, found, report_connections
 from tidegate.doctor.lake import check_lake
+from tidegate.doctor.master_checks import check_master
 from tidegate.doctor.provider import check_provider
 from tidegate.doctor.tokens import check_tokens
-from tidegate.doctor.yarn import check_yarn
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.ingest import truncation
 from tidegate.lake.ledger import Ledger
@@ -267,28 +266,10 @@ def _deploy_mode(
 
 
 def check_spark(spark: SparkConnection) -> Iterator[Line]:
-    """Check that a standalone master or YARN answers. Other masters are only looked up."""
+    """Check the version of Spark that runs, and that its master answers."""
     for notice in spark.notices:
         yield ok("spark", notice)
     if spark.home:
         scala, number = spark_home.version(spark.home)
         yield ok("spark", f"SPARK_HOME {spark.home} is Spark {number} (Scala {scala})")
-    master = spark.master
-    if master == "yarn":
-        yield from check_yarn(spark)
-        return
-    if not master.startswith("spark://"):
-        yield ok("spark", f"master {master}")
-        return
-    failed = []
-    for address in master.removeprefix("spark://").split(","):
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), timeout=3).close()
-        except (OSError, ValueError) as error:
-            failed.append(f"{address} ({error})")
-        else:
-            yield ok("spark", f"master {address} answers")
-            return
-    fix = "start it, or correct host and port of the Spark connection"
-    yield failure("spark", f"no master answers: {', '.join(failed)}", fix)
+    yield from check_master(spark)

@@ -49,7 +49,7 @@ class YarnApplication:
     final: str
 
 
-def yarn_client(spark_home: Path) -> Ask:
+def application_client(spark_home: Path) -> Ask:
     """Return the client that is among Spark's jars. HADOOP_CONF_DIR names the cluster."""
 
     def ask(args: Sequence[str]) -> str:
@@ -68,6 +68,11 @@ def yarn_client(spark_home: Path) -> Ask:
         return done.stdout
 
     return ask
+
+
+def tagged_name(tag: str) -> str:
+    """Return what messages call the application with a tag."""
+    return f"the YARN application with the tag {tag}"
 
 
 def tagged(tag: str, ask: Ask) -> list[YarnApplication]:

@@ -178,7 +178,7 @@ def end(
     withdraw(attempt, store)
     named = store.get(attempt.directory + DRIVER)
     try:
-        ask = application_state.yarn_client(home or spark_home.home())
+        ask = application_state.application_client(home or spark_home.home())
     except ConfigurationError as error:
         return Unknown(str(error)) if named else Ended()
     if named is None:
@@ -210,7 +210,7 @@ def _kill(tag: str, ask: Ask, said: set[str]) -> None:
             logger.warning("%s: killed: no process waits for it", each)
     except OSError as error:
         if (why := str(error)) not in said:
-            logger.warning("the YARN application with the tag %s may still run: %s", tag, why)
+            logger.warning("%s may still run: %s", application_state.tagged_name(tag), why)
             said.add(why)
 
 
@@ -220,7 +220,7 @@ def running_applications(tag: str, home: Path | None) -> list[str]:
     It is empty if YARN cannot be asked: an operator's decision needs no proof of death.
     """
     try:
-        ask = application_state.yarn_client(home or spark_home.home())
+        ask = application_state.application_client(home or spark_home.home())
         found = application_state.running_ids(tag, ask)
     except (OSError, ConfigurationError) as error:
         logger.warning(
@@ -236,7 +236,7 @@ def left_behind(store: Store, plan_id: str) -> list[str]:
     ours = {attempt.directory + name for attempt in staged for name in (JOB, DRIVER)}
     tags = {_tag(attempt) for attempt, files in staged.items() if ours & {f.path for f in files}}
     return [
-        f"plan {plan_id}: the YARN application with the tag {tag} may still run: its submitter was "
+        f"plan {plan_id}: {application_state.tagged_name(tag)} may still run: its submitter was "
         "killed. It does no harm, and what it finishes is kept"
         for tag in sorted(tags)
     ]

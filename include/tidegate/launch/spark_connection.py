@@ -6,7 +6,6 @@ use is ignored.
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.core.printable import CONTROL, printable_name
 from tidegate.errors import ConfigurationError
 from tidegate.launch import spark_home, spark_jars
+from tidegate.launch.master_kinds import EXAMPLES, KINDS, MasterKind, master_kind
 from tidegate.pipelines.value_types import as_text
 from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
@@ -36,23 +36,13 @@ _EXAMPLES = {
     "jars": "/opt/spark-jars",
     "conf": '{"spark.cores.max": "4"}',
 }
-MASTERS = "local[2], spark://host:7077, yarn, k8s://…"
-_MASTER = re.compile(
-    r"yarn|k8s://.+|spark://[^/,\s]+:\d+(,[^/,\s]+:\d+)*"
-    r"|local(\[\s*(\d+|\*)\s*(,\s*\d+\s*)?\])?|local-cluster\[[\d\s,]+\]"
-)
 _IGNORED = frozenset({"rest-scheme", "rest-port", "yarn_resourcemanager_webapp_address"})
 _REFUSED = dict.fromkeys(
     ("keytab", "principal"),
     "write spark.kerberos.keytab, a path, and spark.kerberos.principal in conf",
 )
-# What the keys are among Spark's settings, and the masters that know it.
-_OF_MASTERS = {
-    "queue": ("spark.yarn.queue", "yarn"),
-    "namespace": ("spark.kubernetes.namespace", "k8s"),
-}
 _HAS_A_KEY = {
-    **{name: key for key, (name, _) in _OF_MASTERS.items()},
+    **{kind.setting: kind.key for kind in KINDS if kind.key},
     "spark.pyspark.python": "python",
     "spark.pyspark.driver.python": "python",
 }
@@ -108,8 +98,9 @@ def parse_connection(connection: str, master: str, extra: Any, place: Place) -> 
     # An empty field of a form is a setting that is not given.
     given = {str(key): value for key, value in extra.items() if value not in (None, "", {})}
     wrong, notices = _names(given)
-    if not _MASTER.fullmatch(master):
-        wrong.append(f"host: {master!r} is no master of Spark; write {MASTERS}")
+    kind = master_kind(master)
+    if not kind:
+        wrong.append(f"host: {master!r} is no master of Spark; write {EXAMPLES}")
     texts: dict[str, str] = {}
     for key in (_EXAMPLES.keys() - {"conf"}) & given.keys():
         if isinstance(given[key], str) and CONTROL.search(given[key]):
@@ -121,15 +112,17 @@ def parse_connection(connection: str, master: str, extra: Any, place: Place) -> 
     home = _home(texts, wrong)
     source = texts.get("jars", spark_jars.CACHE)
     mode = texts.get("deploy-mode", "client")
-    wrong += [*_deploy_mode(mode, master), *_jars(source, home, wrong)]
+    wrong += [*_deploy_mode(mode, kind), *_jars(source, home, wrong)]
     if mode == "client":
         wrong += _python(texts)
     conf = _conf(given.get("conf", {}), place, wrong, notices)
-    for key, (name, of) in _OF_MASTERS.items():
-        if key in texts and master.startswith(of):
-            conf[name] = texts[key]
-        elif key in texts:
-            notices.append(f"{key}: it has no effect: it is for masters that begin with {of}")
+    for each in KINDS:
+        if each.key in texts and each is kind:
+            conf[each.setting] = texts[each.key]
+        elif each.key in texts:
+            notices.append(
+                f"{each.key}: it has no effect: it is for masters that begin with {each.name}"
+            )
     if source == spark_jars.PACKAGES:
         notices.append(
             "jars: Spark fetches them when an application starts: each run needs the network, and "
@@ -155,18 +148,14 @@ def _names(given: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return wrong, sorted(notices)
 
 
-def _deploy_mode(mode: str, master: str) -> list[str]:
+def _deploy_mode(mode: str, kind: MasterKind | None) -> list[str]:
     if mode not in ("client", "cluster"):
-        return ["deploy-mode: a text that is no mode of Spark; write client, or cluster on yarn"]
-    if mode == "client" or master == "yarn":
-        return []
-    if master.startswith("spark://"):
-        why = "Spark's own master runs no Python application in cluster mode"
-    elif master.startswith("k8s://"):
-        why = "it was not tested on Kubernetes"
-    else:
-        why = "it is for the master yarn"
-    return [f"deploy-mode: cluster: {why}; write client"]
+        masters = " or ".join(each.name for each in KINDS if not each.client_alone)
+        return [
+            f"deploy-mode: a text that is no mode of Spark; write client, or cluster on {masters}"
+        ]
+    why = kind.client_alone if kind else ""
+    return [f"deploy-mode: cluster: {why}; write client"] if mode == "cluster" and why else []
 
 
 def _home(texts: Mapping[str, str], wrong: list[str]) -> Path | None:

@@ -90,11 +90,11 @@ def kill_driver(application: Submission, log: Callable[[str], None]) -> None:
     if application.tag is None:
         return
     try:
-        ask = application_state.yarn_client(Path(application.env["SPARK_HOME"]))
+        ask = application_state.application_client(Path(application.env["SPARK_HOME"]))
         for each in application_state.kill_applications(application.tag, ask):
             log(f"{each}: killed")
     except OSError as error:
-        log(f"the YARN application with the tag {application.tag} may still run: {error}")
+        log(f"{application_state.tagged_name(application.tag)} may still run: {error}")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from tidegate import linear_regex
 from tidegate.core.java_client import DelegationToken
 from tidegate.errors import ConfigurationError
 from tidegate.launch import jars, spark_home
+from tidegate.launch.master_kinds import master_kind
 from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.job_files import Login, write_private
 
@@ -32,7 +33,6 @@ _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_S
 _DEFAULT = re.compile(
     rf"^[ \t]*({'|'.join(map(re.escape, _JAVA_OPTIONS))})[ \t=:]+(.*)$", re.MULTILINE
 )
-_KERBEROS = ("yarn", "k8s")  # masters with which Spark obtains tokens itself, by Kerberos
 
 
 def matches(token: DelegationToken, address: str) -> bool:
@@ -133,20 +133,20 @@ def tokens_for_master(tokens: Sequence[DelegationToken], master: str) -> dict[st
     Raises ConfigurationError for a connection without the keytab that this needs, or with settings
     of TLS that Spark does not know.
     """
-    if not tokens or not master.startswith(_KERBEROS):
+    kind = master_kind(master)
+    if not tokens or not kind or not kind.obtains_tokens:
         return {}
     logins = [dict(each) for each in {tuple(token.spark_login.items()) for token in tokens}]
     names = ", ".join(token.connection for token in tokens)
+    itself = f"Kafka connections {names}: on {kind.name} Spark obtains delegation tokens itself"
     if unknown := sorted({name for token in tokens for name in token.unknown_to_spark}):
         raise ConfigurationError(
-            f"Kafka connections {names}: on {master.partition(':')[0]} Spark obtains delegation "
-            f"tokens itself, and cannot be given {', '.join(unknown)}: use ssl.ca.location alone, "
+            f"{itself}, and cannot be given {', '.join(unknown)}: use ssl.ca.location alone, "
             "or remove tidegate.delegation_token"
         )
     if {} in logins or len(logins) > 1:
         raise ConfigurationError(
-            f"Kafka connections {names}: on {master.partition(':')[0]} Spark obtains delegation "
-            "tokens itself, with one Kerberos login for all clusters: give sasl.mechanism GSSAPI, "
+            f"{itself}, with one Kerberos login for all clusters: give sasl.mechanism GSSAPI, "
             "sasl.kerberos.keytab and sasl.kerberos.principal, or remove tidegate.delegation_token"
         )
     return logins[0]

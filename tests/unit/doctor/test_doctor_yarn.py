@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tidegate.doctor import pipeline_checks
-from tidegate.doctor.yarn import check_yarn
+from tidegate.doctor.master_checks import check_yarn
 from tidegate.launch import application_state
 from tidegate.launch.spark_connection import SparkConnection
 
@@ -46,5 +46,5 @@ def test_a_resource_manager_that_answers_and_one_that_does_not(
     assert "the resource manager does not answer: no answer within 60 s" in line.says
     assert line.fix is not None
     assert "YARN_CONF_DIR=/etc/hadoop" in line.fix
-    monkeypatch.setattr(application_state, "yarn_client", lambda _: away)
+    monkeypatch.setattr(application_state, "application_client", lambda _: away)
     assert [each.state for each in pipeline_checks.check_spark(YARN)] == ["failure"]

@@ -10,10 +10,10 @@ import pytest
 from tidegate.launch import application_state
 from tidegate.launch.application_state import (
     YarnApplication,
+    application_client,
     kill_applications,
     not_ended,
     tagged,
-    yarn_client,
 )
 from tidegate.spark.yarn_container import Container
 
@@ -210,7 +210,7 @@ def spark(home: Path, script: str) -> Path:
 
 
 def test_the_client_is_started_by_spark(tmp_path: Path) -> None:
-    ask = yarn_client(spark(tmp_path, 'echo "$@"; echo noise >&2'))
+    ask = application_client(spark(tmp_path, 'echo "$@"; echo noise >&2'))
     assert ask(["application", "-list"]) == (
         "org.apache.hadoop.yarn.client.cli.ApplicationCLI application -list\n"
     )
@@ -230,4 +230,4 @@ def test_a_client_that_fails_is_an_error(
 ) -> None:
     monkeypatch.setattr(application_state, "CLIENT_TIMEOUT", 0.1 if "sleep" in script else 30)
     with pytest.raises(OSError, match=says):
-        yarn_client(spark(tmp_path, script))(["application", "-list"])
+        application_client(spark(tmp_path, script))(["application", "-list"])
