@@ -1,6 +1,6 @@
 """The fold at an entry as two documents: a head, and one line for each live commit.
 
-The lines, of which there may be many, are read only when a commit is asked for.
+There may be many lines. They are read only when a commit is asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kinds of masters that Spark runs on: how each is written, and what is special of it."""
+"""The kinds of masters that Spark runs on: how each is written, and how Tidegate treats it."""
 
 from __future__ import annotations
 

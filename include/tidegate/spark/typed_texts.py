@@ -106,18 +106,17 @@ def within_type(value: Column, kind: Type) -> Column:
 
     Many readers have no year before 1 or after 9999.
     """
-    is_within = _is_within(value, kind)
-    return value if is_within is None else F.when(is_within, value)
+    return F.when(_is_within(value, kind), value)
 
 
-def _is_within(value: Column, kind: Type) -> Column | None:
+def _is_within(value: Column, kind: Type) -> Column:
     match kind.name:
         case "float" | "double":
             return F.abs(value) < F.lit(_INFINITY).cast(str(kind))
         case "date" | "timestamp" | "timestamp_ntz":
             first, end = (F.lit(each).cast(str(kind)) for each in (_FIRST, _END))
             return value.between(first, end)
-    return None
+    return F.lit(True)
 
 
 def whole(pattern: str) -> str:
