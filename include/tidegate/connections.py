@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidegate.broker import client_settings, delegation_token
+from tidegate.core.locations import schemes_of
 from tidegate.errors import ConfigurationError
 from tidegate.launch import master_kinds, spark_connection, spark_jars, token_settings
 from tidegate.launch.spark_connection import SparkConnection
@@ -172,8 +173,8 @@ def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
         if spec.source.lake:
             with suppress(ConfigurationError):  # reported where its lake is opened
                 places.append(pipeline_files.load_ingest(spec.source.lake).lake)
-    if any(place.startswith("s3://") for place in places):
-        spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
+    for scheme in schemes_of(places):
+        spark_jars.refuse_lacking_bucket(spark.jars, scheme, spark.home)
     decodes = spec.kind == "ingest" and spec.decoding
     if spark.home and decodes and (why := spark_lines.complaint_of_decoding(spark.line)):
         raise ConfigurationError(why)

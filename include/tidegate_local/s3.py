@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.errors import TidegateError
-from tidegate.lake import s3_settings
+from tidegate.lake import s3_buckets
 from tidegate.launch.file_lock import locked
 from tidegate_local import processes, state_files
 from tidegate_local.ports import free_port, is_free
@@ -61,8 +61,8 @@ class Server:
 
     def client(self) -> Any:
         """Return botocore's client of this server."""
-        return s3_settings.s3_client(
-            s3_settings.Location(self.endpoint, REGION, path_style=True),
+        return s3_buckets.s3_client(
+            s3_buckets.Location(self.endpoint, REGION, path_style=True),
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
         )

@@ -6,7 +6,7 @@ from tools import measures
 
 BUDGETS = {
     "modules that name YARN": 11,
-    "modules that name S3": 21,
+    "modules that name S3": 5,
     "modules that name Kerberos": 9,
     "modules that name MSK": 1,
     "modules that name CSV": 11,

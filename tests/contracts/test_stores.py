@@ -13,13 +13,19 @@ import pytest
 from obstore.store import MemoryStore
 
 from nets.objects import Handle, Objects
+from tidegate.core import locations
+from tidegate.core.locations import SCHEMES
 from tidegate.core.source_root import Root
 from tidegate.errors import LakeDamaged, LakeUnavailable, SourceUnavailable, TidegateError
+from tidegate.lake.bucket_kinds import buckets_of
 from tidegate.lake.store import STORES, LocalStore, ObjectStore, open_store
 from tidegate.lake.store_protocol import Listed, SourceFiles, Store
+from tidegate.launch import jars
+
+VARIANTS = ["directory", "memory", "s3", "nets"]
 
 
-@pytest.fixture(params=["directory", "memory", "s3", "nets"])
+@pytest.fixture(params=VARIANTS)
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     if request.param == "directory":
         return LocalStore(tmp_path / "p")
@@ -47,6 +53,17 @@ def source(
     for name in ("a/1.csv", "a/_hidden.csv", "b"):
         files.create(name, b"id\n1\n")
     return STORES.source(Root.of(f"{above}/in/**/*.csv"))
+
+
+def test_each_scheme_is_served():
+    """A bucket that a pipeline may name: tried here, with jars and settings for Spark."""
+    kinds = [(scheme, buckets_of(scheme.example)) for scheme in SCHEMES]
+    assert {scheme.name for scheme in SCHEMES} <= {*VARIANTS}
+    assert [s.name for s, _ in kinds if locations.location_complaint(s.example)] == []
+    assert [s.name for s, _ in kinds if not jars.is_lock(s.library.lock)] == []
+    assert [s.name for s, kind in kinds if not kind.spark_conf()] == []
+    unknown = next(s for s in ("gs", "abfs") if s not in {scheme.name for scheme in SCHEMES})
+    assert "is not supported" in (locations.location_complaint(f"{unknown}://bucket/a") or "")
 
 
 def test_the_files_of_a_source(source):

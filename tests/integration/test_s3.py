@@ -29,7 +29,7 @@ from support.cli_user import Terminal
 from support.doc_pages import fenced
 from support.process_list import CommandLines, spark_jvm
 from tidegate.errors import LakeDamaged, LakeUnavailable
-from tidegate.lake import large_copies, multipart_uploads
+from tidegate.lake import multipart_uploads, s3_buckets
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import open_store
 from tidegate_local import s3 as s3_server
@@ -252,7 +252,7 @@ def test_a_large_object_is_copied_in_parts(
     s3: Server, lake: str, in_environment: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is copied as a whole or not at all; the upload of a killed copy is aborted."""
-    monkeypatch.setattr(large_copies, "PART", 5 * 1024 * 1024)
+    monkeypatch.setattr(s3_buckets, "PART", 5 * 1024 * 1024)
     store = open_store(lake, "p")
     data = os.urandom(12 * 1024 * 1024 + 7)
     source, target = "_tidegate/staging/a/0/b/x", "data/topic=t/x y=é"

@@ -19,8 +19,8 @@ MUTANTS = (
     ),
     Mutant(
         "S3 is refused with Spark 3.5, whatever its jars",
-        "refuse_missing",
-        "    if name == S3 and home and spark_lines.is_partial(",
+        "refuse_lacking_bucket",
+        "    if home and spark_lines.is_partial(",
         "    if False and home and spark_lines.is_partial(",
         "tests/unit/launch/test_spark_connection.py::test_a_spark_without_s3",
     ),

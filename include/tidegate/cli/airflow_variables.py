@@ -56,6 +56,5 @@ def _of_the_local_stack() -> dict[str, str]:
         bootstrap=running.kafka,
         port=int(running.airflow.rpartition(":")[2]),
         lake=running.lake,
-        s3={},
     )
     return {name: value for name, value in environment.items() if name.startswith("AIRFLOW_")}

@@ -1,11 +1,79 @@
-"""Where lakes and sources of files may be: directories and buckets."""
+"""Where lakes and sources of files may be: directories, and buckets by the scheme of their URL."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
-_BUCKET = re.compile(r"s3://[A-Za-z0-9][A-Za-z0-9._-]*(/|\Z)")
-_S3 = {"s3a", "s3n", "S3"}
+
+class SparkLibrary(NamedTuple):
+    """Jars that Spark does not contain: their lock, their artifact, and one jar to know them by."""
+
+    lock: str
+    artifact: str
+    jar: str
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The scheme of URLs of one kind of bucket.
+
+    `hadoop_name` is the scheme by which Hadoop opens the same objects, with the jars of `library`.
+    `synonyms` are schemes that other tools use for it. `is_atomic`: a file that Hadoop writes
+    appears as a whole when it is closed, and renaming it would copy it.
+    """
+
+    name: str
+    title: str
+    hadoop_name: str
+    synonyms: frozenset[str]
+    library: SparkLibrary
+    access: str
+    is_atomic: bool
+
+    @property
+    def example(self) -> str:
+        """A URL of this scheme."""
+        return f"{self.name}://bucket/data"
+
+
+SCHEMES = (
+    Scheme(
+        "s3",
+        "S3",
+        hadoop_name="s3a",
+        synonyms=frozenset({"s3a", "s3n", "S3"}),
+        library=SparkLibrary("spark-s3", "spark-hadoop-cloud", "hadoop-aws"),
+        access="check AWS_ACCESS_KEY_ID and what its owner may do",
+        is_atomic=True,
+    ),
+)
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/|\Z)")
+
+
+def find_scheme(url: str) -> Scheme | None:
+    """Return the scheme of a bucket's URL, as users or as Spark write it. None for all else."""
+    name = url.partition("://")[0]
+    return next((each for each in SCHEMES if name in (each.name, each.hadoop_name)), None)
+
+
+def schemes_of(places: Iterable[str]) -> list[Scheme]:
+    """Return the schemes of places, each once."""
+    found = map(find_scheme, places)
+    return list(dict.fromkeys(scheme for scheme in found if scheme is not None))
+
+
+def native_url(url: str) -> str:
+    """Return a URL as Spark writes it."""
+    scheme = find_scheme(url)
+    return url if scheme is None else url.replace(f"{scheme.name}://", f"{scheme.hadoop_name}://", 1)
+
+
+def without_scheme(place: str) -> str:
+    """Return what is behind the scheme of a URL: of a bucket, its name and a key. A path stays."""
+    return re.sub(r"\A[a-z][a-z0-9+.-]*://", "", place)
 
 
 def location_complaint(path: str) -> str | None:
@@ -13,15 +81,18 @@ def location_complaint(path: str) -> str | None:
 
     Only its form is judged.
     """
-    scheme, is_url, rest = path.partition("://")
+    name, is_url, rest = path.partition("://")
     if not is_url:
         return None if path.startswith("/") else "neither an absolute path nor a URL"
-    if scheme == "file":
+    if name == "file":
         return None if rest.startswith("/") else "a file URL is file:///and/a/path"
-    if scheme == "s3":
-        return None if _BUCKET.match(path) else "no bucket: s3://bucket/and/a/path"
-    instead = "s3://" if scheme in _S3 else "a directory (/data, file:///data) or s3://bucket/data"
-    return f"{scheme}:// is not supported; use {instead}"
+    for scheme in SCHEMES:
+        if name == scheme.name:
+            return None if _BUCKET.match(rest) else f"no bucket: {name}://bucket/and/a/path"
+        if name in scheme.synonyms:
+            return f"{name}:// is not supported; use {scheme.name}://"
+    examples = " or ".join(scheme.example for scheme in SCHEMES)
+    return f"{name}:// is not supported; use a directory (/data, file:///data) or {examples}"
 
 
 def unsafe(url: str) -> list[str]:

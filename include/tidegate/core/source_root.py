@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
+from tidegate.core.locations import native_url
+
 _GLOB = re.compile(r"[*?\[]")
 _DATA_FILE = re.compile(r"\.(csv|tsv|json|jsonl|ndjson|parquet|txt|text|gz|bz2|zst|lz4)$", re.I)
 # A bracket right behind the first one is a character.
@@ -50,7 +52,7 @@ class Root:
             above = re.sub("^/+", "/", posixpath.normpath(above))  # as Spark writes it
             return cls(f"file://{quote(above)}", above, globs)
         url = f"{scheme}://{above}"
-        return cls(url, url.replace("s3://", "s3a://", 1), globs)
+        return cls(url, native_url(url), globs)
 
     @property
     def named(self) -> str | None:

@@ -66,7 +66,7 @@ def check_create_if_absent(lake: str, pipeline: str) -> Iterator[Line]:
             "lake",
             f"{says} (round {outcome.rounds}): two runs could commit the same offsets; runs refuse "
             f"this store from now on, by {record}",
-            "use a lake that honours create-if-absent (S3: `If-None-Match: *`; NFS: version 4); "
+            "use a lake that honours create-if-absent (`If-None-Match: *`; NFS version 4); "
             "docs/guarantees.md names stores that do not. Then delete that object",
         )
     elif not outcome.atomic:

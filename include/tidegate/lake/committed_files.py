@@ -8,6 +8,7 @@ from typing import TypedDict
 from tidegate.core.entries import Commit
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
+from tidegate.core.locations import without_scheme
 from tidegate.core.offsets import Window
 from tidegate.lake import attempts
 from tidegate.lake.placing import is_live, unplaced
@@ -72,7 +73,7 @@ def live_file(store: Store, fold: Fold, n: int, file: LakeFile, path: str) -> Co
     commit = fold.live[n]
     return {
         "uri": store.uri(path),
-        "path": store.native(path).removeprefix("s3a://"),
+        "path": without_scheme(store.native(path)),
         "topic": file.topic,
         "topic_id": commit.topic_ids[file.topic],
         "cluster_id": commit.cluster_id,

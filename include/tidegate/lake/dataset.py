@@ -15,7 +15,8 @@ from tidegate.core.fold import Fold
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
-from tidegate.lake import decodings, footers, s3_settings, views
+from tidegate.lake import decodings, footers, views
+from tidegate.lake.bucket_kinds import buckets_of
 from tidegate.lake.committed_files import CommittedFile, live_file, located
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.store_protocol import Store
@@ -115,7 +116,7 @@ class Lake:
                 "use `tidegate sql` or open_lake(), or replay what is in old directories"
             )
         is_local = isinstance(self._store, LocalStore)
-        native = is_local or engine == "spark"  # which has S3 by another scheme
+        native = is_local or engine == "spark"  # which has buckets by another scheme
         root = (self._store.native if native else self._store.uri)(layout.DATA)
         place = root.rstrip("/") + "/"
         by = (*levels, parquet_settings.DEFAULT)[0]
@@ -249,10 +250,4 @@ def _filesystem(store: Store) -> tuple[fs.FileSystem, str]:
     """Return PyArrow's file system of a store, and the path of the store in it."""
     if isinstance(store, LocalStore):
         return fs.LocalFileSystem(), str(store.root)
-    where = s3_settings.location()
-    bucket, prefix = s3_settings.bucket_and_prefix(store.url)
-    given = {"endpoint_override": where.endpoint} if where.endpoint else {}
-    system = fs.S3FileSystem(
-        region=where.region, force_virtual_addressing=not where.path_style, **given
-    )
-    return system, f"{bucket}/{prefix}".rstrip("/")
+    return buckets_of(store.url).arrow(store.url)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.core import layout
-from tidegate.lake import s3_settings
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.store_errors import as_lake_errors_of_s3
+from tidegate.lake.bucket_kinds import buckets_of
+from tidegate.lake.buckets import Upload
 from tidegate.lake.store_protocol import Store
 
 # Spark writes in the first two. Large files are copied into all but the first.
@@ -25,36 +23,9 @@ _ATTEMPT = re.compile(r"(_tidegate/(?:staging/[^/]+/\d+|quarantine/[^/]+)/[^/]+/
 _STAGED = re.compile(rf"{layout.STAGING}([^/]+)/(\d+)/([^/]+)/")
 
 
-@dataclass(frozen=True, order=True)
-class Upload:
-    """An open upload. `path` is that of the object to be."""
-
-    started: datetime
-    path: str
-    id: str
-
-    @property
-    def attempt(self) -> str:
-        """The directory of the attempt that started it. Empty for a copy."""
-        found = _ATTEMPT.match(self.path)
-        return found[1] if found else ""
-
-
 def open_uploads(store: Store) -> list[Upload]:
-    """Return the uploads of all attempts of a pipeline, oldest first; only S3 has any."""
-    if not store.url.startswith("s3://"):
-        return []
-    bucket, prefix = s3_settings.bucket_and_prefix(store.url)
-    found = []
-    with as_lake_errors_of_s3(store.url):
-        pages = s3_settings.s3_client().get_paginator("list_multipart_uploads")
-        for below in _WRITTEN:
-            for page in pages.paginate(Bucket=bucket, Prefix=prefix + below):
-                found += [
-                    Upload(each["Initiated"], each["Key"].removeprefix(prefix), each["UploadId"])
-                    for each in page.get("Uploads", ())
-                ]
-    return sorted(found)
+    """Return the uploads of all attempts of a pipeline, oldest first."""
+    return sorted(buckets_of(store.url).open_uploads(store.url, _WRITTEN))
 
 
 def abort(store: Store, *, before: datetime, in_progress: Collection[str] = ()) -> list[Upload]:
@@ -63,19 +34,18 @@ def abort(store: Store, *, before: datetime, in_progress: Collection[str] = ()) 
     Those of sealed attempts and of the attempt directories `in_progress` are kept.
     """
     due = [upload for upload in open_uploads(store) if upload.started < before]
-    attempts = {upload.attempt for upload in due} - set(in_progress)
+    attempts = {_attempt_of(upload) for upload in due} - set(in_progress)
     unsealed = {each for each in attempts if not _is_sealed(store, each)}
-    due = [upload for upload in due if upload.attempt in unsealed]
+    due = [upload for upload in due if _attempt_of(upload) in unsealed]
     if due:
-        bucket, prefix = s3_settings.bucket_and_prefix(store.url)
-        with as_lake_errors_of_s3(store.url):
-            client = s3_settings.s3_client()
-            for each in due:
-                with suppress(client.exceptions.NoSuchUpload):
-                    client.abort_multipart_upload(
-                        Bucket=bucket, Key=prefix + each.path, UploadId=each.id
-                    )
+        buckets_of(store.url).abort_uploads(store.url, due)
     return due
+
+
+def _attempt_of(upload: Upload) -> str:
+    """Return the directory of the attempt that started an upload. Empty for a copy."""
+    found = _ATTEMPT.match(upload.path)
+    return found[1] if found else ""
 
 
 def _is_sealed(store: Store, directory: str) -> bool:

@@ -1,7 +1,7 @@
 """Names below a source's root: an unusable name excludes its own file, and stops no other.
 
-Directories and S3 are listed here and not by obstore, which gives up at the first name that it
-cannot represent.
+A directory is listed here and not by obstore, which gives up at the first name that it cannot
+represent.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote
 
-import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore as Obstore
 
@@ -23,12 +21,11 @@ from tidegate.core.printable import printable_name
 from tidegate.core.source_root import Root
 from tidegate.core.wording import one_line
 from tidegate.errors import SourceUnavailable
-from tidegate.lake import s3_settings
+from tidegate.lake.bucket_kinds import buckets_of
 from tidegate.lake.store_protocol import Found
 
 _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _OF_FILE_SYSTEMS = {"lost+found"}
-_FOLDER_MARKERS = ("/", "_$folder$")
 _MOST_DIRECTORIES = 100_000
 _LOOP = "a loop of symbolic links"
 _UNREADABLE: dict[int | None, str] = {
@@ -41,15 +38,14 @@ _Identity = tuple[int, int]
 
 
 def list_source_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
-    """Yield what `SourceFiles.files` does. `store` lists what is neither on a disk nor in S3."""
-    scheme = root.url.partition("://")[0]
-    lists = {"file": _on_disk, "s3": _in_s3}.get(scheme, lambda _: _elsewhere(store))
+    """Yield what `SourceFiles.files` does. `store` is that of the root."""
+    is_local = root.url.startswith("file:")
     try:
-        for each in lists(root):
+        for each in _on_disk(root) if is_local else buckets_of(root.url).files(root, store):
             if isinstance(each, LeftOutFile):
                 yield each
             elif _matches(root, each.file.name):
-                reason = _unusable(each.file.name, is_local=root.url.startswith("file:"))
+                reason = _unusable(each.file.name, is_local=is_local)
                 yield LeftOutFile(printable_name(each.file.name), reason) if reason else each
     except BaseError as error:
         raise SourceUnavailable(f"source {root.url} cannot be listed: {one_line(error)}") from error
@@ -165,43 +161,3 @@ def _identity(state: os.stat_result) -> _Identity:
 
 def _is_below(top: str, path: str) -> bool:
     return os.path.commonpath((top, path)) == top
-
-
-def _in_s3(root: Root) -> Iterator[Found]:
-    """List a bucket. Markers of folders are no files."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        yield from _in_bucket(root)
-    except (BotoCoreError, ClientError) as error:
-        answer = error.response if isinstance(error, ClientError) else {}
-        raise SourceUnavailable(
-            f"source {root.url} cannot be listed: {one_line(error)}",
-            missing=answer.get("Error", {}).get("Code") == "NoSuchBucket",
-        ) from error
-
-
-def _in_bucket(root: Root) -> Iterator[Found]:
-    bucket, _, prefix = root.url.removeprefix("s3://").partition("/")
-    prefix = unquote(prefix).strip("/")
-    prefix = f"{prefix}/" if prefix else ""
-    wanted = prefix + (root.named or "")
-    pages = (
-        s3_settings.s3_client()
-        .get_paginator("list_objects_v2")
-        .paginate(Bucket=bucket, Prefix=wanted)
-    )
-    for page in pages:
-        for each in page.get("Contents", ()):
-            name, size = each["Key"].removeprefix(prefix), each["Size"]
-            if not name or (size == 0 and name.endswith(_FOLDER_MARKERS)):
-                continue
-            file = SourceFile(name, size, each.get("ETag", "").strip('"'))
-            yield Found(file, each["LastModified"].timestamp())
-
-
-def _elsewhere(store: Obstore) -> Iterator[Found]:
-    for batch in obstore.list(store):
-        for each in batch:
-            file = SourceFile(each["path"], each["size"], (each["e_tag"] or "").strip('"'))
-            yield Found(file, each["last_modified"].timestamp())

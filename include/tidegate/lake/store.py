@@ -10,23 +10,22 @@ import io
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 import obstore
 from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError
 from obstore.store import ObjectStore as Obstore
-from obstore.store import from_url
 
 from tidegate.core import layout, locations
 from tidegate.core.plan import LeftOutFile
 from tidegate.core.source_root import Root
 from tidegate.core.wording import one_line
 from tidegate.errors import ConfigurationError, SourceUnavailable
-from tidegate.lake import conditional_put, large_copies, s3_settings
+from tidegate.lake import conditional_put
+from tidegate.lake.bucket_kinds import buckets_of
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store_errors import (
@@ -37,14 +36,9 @@ from tidegate.lake.store_errors import (
 )
 from tidegate.lake.store_protocol import Found, Listed, Result, SourceFiles, Store, T
 
-if TYPE_CHECKING:
-    from obstore.store import RetryConfig
-
 __all__ = ["STORES", "LocalStore", "ObjectStore", "open_store"]
 
 _GONE = (NotFoundError, FileNotFoundError)
-# obstore retries by itself. Its default of 3 minutes is too long to report an unreachable store.
-_RETRIES: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
 
 
 class ObjectStore:
@@ -123,10 +117,7 @@ class ObjectStore:
             self._may_copy = True
 
     def _copy(self, source: str, target: str, size: int) -> None:
-        if size > large_copies.PART and self.url.startswith("s3://"):
-            large_copies.copy(self.url, source, target, size)
-        else:
-            obstore.copy(self._store, source, target)
+        buckets_of(self.url).copy(self.url, self._store, source, target, size)
 
     def check_writing(self) -> None:
         probe = f"{layout.PROBES}{secrets.token_hex(8)}"
@@ -154,7 +145,7 @@ class ObjectStore:
         return f"{self.url}/{path}"
 
     def native(self, path: str) -> str:
-        return self.uri(path).replace("s3://", "s3a://", 1)
+        return locations.native_url(self.uri(path))
 
 
 def reader(
@@ -176,7 +167,7 @@ def open_store(lake: str, pipeline: str) -> Store:
     if strange := locations.unsafe(url):
         raise ConfigurationError(f"lake {lake!r}: a URL here has no {' '.join(map(repr, strange))}")
     try:
-        return ObjectStore(url, opened(url))
+        return ObjectStore(url, buckets_of(url).open(url))
     except (BaseError, ValueError) as error:
         raise ConfigurationError(f"lake {lake!r}: {one_line(error)}") from None
 
@@ -200,7 +191,7 @@ class FileSource:
     @cached_property
     def _store(self) -> Obstore:
         try:
-            return opened(self.root.url)
+            return buckets_of(self.root.url).open(self.root.url)
         except (BaseError, ValueError, OSError) as error:
             raise SourceUnavailable(
                 f"source {self.root.url} cannot be opened: {one_line(error)}; make it, or correct "
@@ -223,7 +214,7 @@ class FileSource:
 
 
 class KnownStores:
-    """A directory, or a bucket of S3."""
+    """A directory, or a bucket."""
 
     def open(self, lake: str, pipeline: str) -> Store:
         return open_store(lake, pipeline)
@@ -233,11 +224,3 @@ class KnownStores:
 
 
 STORES = KnownStores()
-
-
-def opened(url: str) -> Obstore:
-    """Open a URL with obstore. ConfigurationError if the environment describes S3 wrongly."""
-    if urlsplit(url).scheme == "s3":
-        s3_settings.location()
-        return from_url(url, retry_config=_RETRIES)
-    return from_url(url)

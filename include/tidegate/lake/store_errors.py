@@ -11,6 +11,7 @@ from typing import Any
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 
+from tidegate.core.locations import find_scheme
 from tidegate.core.wording import one_line
 from tidegate.errors import LakeDamaged, LakeReadOnly, LakeUnavailable
 
@@ -39,21 +40,6 @@ def as_lake_errors(url: str) -> Iterator[None]:
         if " 403 Forbidden" in str(error):  # a listing's refusal has no class of its own
             raise _not_permitted(url, error) from error
         raise LakeUnavailable(f"lake {url}: {one_line(error)}") from error
-
-
-@contextmanager
-def as_lake_errors_of_s3(url: str) -> Iterator[None]:
-    """Raise LakeReadOnly for what S3 does not permit botocore, LakeUnavailable for the rest."""
-    import botocore.exceptions
-
-    try:
-        yield
-    except botocore.exceptions.ClientError as error:
-        if error.response["ResponseMetadata"].get("HTTPStatusCode") == 403:
-            raise LakeReadOnly(f"lake {url}: not permitted: {error}") from error
-        raise LakeUnavailable(f"lake {url}: {error}") from error
-    except botocore.exceptions.BotoCoreError as error:
-        raise LakeUnavailable(f"lake {url}: {error}") from error
 
 
 class Reader(io.RawIOBase):
@@ -105,7 +91,6 @@ def refuse_another_size(uri: str, size: int, expected: int) -> None:
 
 
 def _not_permitted(url: str, error: Exception) -> LakeReadOnly:
-    whom = "check AWS_ACCESS_KEY_ID and what its owner may do" if url.startswith("s3:") else ""
-    return LakeReadOnly(
-        f"lake {url}: not permitted: {one_line(error)}; {whom or 'give this user write access'}"
-    )
+    scheme = find_scheme(url)
+    advice = scheme.access if scheme else "give this user write access"
+    return LakeReadOnly(f"lake {url}: not permitted: {one_line(error)}; {advice}")

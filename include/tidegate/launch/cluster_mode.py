@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tidegate.core.locations import find_scheme
 from tidegate.errors import ConfigurationError, LakeUnavailable, StageFailed
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
@@ -249,10 +250,10 @@ def notices(store: Store, spark: SparkConnection) -> Iterator[str]:
         return
     if not store.is_shared_by_nodes:
         yield f"cluster mode: each node must have the lake at {where}, as the same shared directory"
-    elif where.startswith("s3a://"):
+    elif scheme := find_scheme(where):
         yield (
-            "cluster mode: driver and executors take keys of S3 from their nodes, by Hadoop's "
-            "configuration or an instance profile, and not from this environment"
+            f"cluster mode: driver and executors take keys of {scheme.title} from their nodes, by "
+            "Hadoop's configuration or an instance profile, and not from this environment"
         )
 
 

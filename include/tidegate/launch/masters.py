@@ -6,8 +6,8 @@ import os
 import re
 from dataclasses import replace
 
+from tidegate.core.locations import Scheme, schemes_of
 from tidegate.errors import ConfigurationError
-from tidegate.lake import s3_settings
 from tidegate.launch import spark_jars, token_settings
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.launch.submission import CLASS_PATH, PACKAGES, Submission, joined
@@ -21,26 +21,33 @@ _WITHOUT_SHELL = {f"spark.hadoop.{LOCAL_FILES}": WITHOUT_SHELL}
 
 
 def for_places(given: Submission, *places: str, spark: SparkConnection = LOCAL) -> Submission:
-    """Add the settings and jars for S3 if one of the places that Spark reads or writes is there.
+    """Add the settings and jars for the buckets among the places that Spark reads or writes.
 
-    Raises ConfigurationError if the Spark connection has no jars for S3, or too old a Spark.
+    Raises ConfigurationError if the Spark connection lacks their jars, or is of too old a Spark.
     """
-    if not any(place.startswith("s3a://") for place in places):
-        return given
+    for scheme in schemes_of(places):
+        given = _for_buckets(given, scheme, spark)
+    return given
+
+
+def _for_buckets(given: Submission, scheme: Scheme, spark: SparkConnection) -> Submission:
+    from tidegate.lake.bucket_kinds import buckets_of  # it loads obstore
+
     try:
-        spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
+        spark_jars.refuse_lacking_bucket(spark.jars, scheme, spark.home)
     except ConfigurationError as error:
         raise ConfigurationError(f"Spark connection {spark.id!r}: {error}") from None
-    s3_jars = [str(path) for path in spark_jars.jar_files(spark.jars, spark_jars.S3, spark.home)]
-    conf = {**s3_settings.spark_conf(), **given.conf}
-    fetched = spark_jars.packages(spark.jars, spark_jars.S3, spark.home)
+    found = [str(path) for path in spark_jars.jar_files(spark.jars, scheme.library, spark.home)]
+    conf = {**buckets_of(scheme.example).spark_conf(), **given.conf}
+    fetched = spark_jars.packages(spark.jars, scheme.library, spark.home)
     # At the end: the archive of classes needs the class path to begin as when it was made.
-    end = ":".join(filter(None, [*s3_jars, os.environ.get(_CLASS_PATH_END)]))
+    theirs = given.env.get(_CLASS_PATH_END) or os.environ.get(_CLASS_PATH_END)
+    end = ":".join(filter(None, [*found, theirs]))
     return replace(
         given,
         conf=joined(conf, PACKAGES, fetched),
-        jars=(*given.jars, *s3_jars),
-        env={**given.env, **({_CLASS_PATH_END: end} if s3_jars else {})},
+        jars=(*given.jars, *found),
+        env={**given.env, **({_CLASS_PATH_END: end} if found else {})},
     )
 
 

@@ -11,71 +11,76 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tidegate.core.locations import SCHEMES, Scheme, SparkLibrary
 from tidegate.errors import ConfigurationError
 from tidegate.launch import jars, spark_home
 from tidegate.settings import spark_conf, spark_lines
 
 CACHE, PACKAGES, IMAGE = "cache", "packages", "image"
-KAFKA, S3 = "spark-kafka", "spark-s3"
-_ARTIFACTS = {KAFKA: "spark-sql-kafka-0-10", S3: "spark-hadoop-cloud"}
-_NEEDED = {KAFKA: _ARTIFACTS[KAFKA], S3: "hadoop-aws"}
+KAFKA = SparkLibrary("spark-kafka", "spark-sql-kafka-0-10", "spark-sql-kafka-0-10")
 _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)-(\d+\.\d+)\b")
 
 
-def lock(name: str, home: Path | None) -> str:
-    """Return the lock with the jars for KAFKA or S3 of a Spark. None is the installed one.
+def lock(library: SparkLibrary, home: Path | None) -> str:
+    """Return the lock with the jars of a library for a Spark. None is the installed one.
 
     Raises ConfigurationError if there is none.
     """
-    found = _lock(name, home)
+    found = _lock(library, home)
     if not jars.is_lock(found):
         spark = f"Spark {found.rpartition('-')[2]}"
-        raise ConfigurationError(f"jars: there is no {_NEEDED[name]} for {spark} in {CACHE}")
+        raise ConfigurationError(f"jars: there is no {library.jar} for {spark} in {CACHE}")
     return found
 
 
-def _lock(name: str, home: Path | None) -> str:
+def _lock(library: SparkLibrary, home: Path | None) -> str:
     line = spark_lines.line(spark_home.version(home)[1]) if home else spark_lines.PINNED
-    return name if line == spark_lines.PINNED else f"{name}-{line}"
+    return library.lock if line == spark_lines.PINNED else f"{library.lock}-{line}"
 
 
 def locks(home: Path) -> list[str]:
     """Return the locks that there are for a Spark. ConfigurationError if none has the connector."""
-    others = [name for name in (S3,) if jars.is_lock(_lock(name, home))]
+    others = [found for each in SCHEMES if jars.is_lock(found := _lock(each.library, home))]
     return [lock(KAFKA, home), *others]
 
 
-def jar_files(source: str, name: str, home: Path | None) -> list[Path]:
-    """Return the files to be given to Spark for KAFKA or S3. JarError if the cache lacks one."""
+def jar_files(source: str, library: SparkLibrary, home: Path | None) -> list[Path]:
+    """Return a library's files, to be given to Spark. JarError if the cache lacks one."""
     if source == CACHE:
-        return jars.lock_paths(lock(name, home))
+        return jars.lock_paths(lock(library, home))
     if source in (PACKAGES, IMAGE):
         return []
     found = sorted(Path(source).glob("*.jar"))
-    return [jar for jar in found if bool(spark_conf.CONNECTOR.search(jar.name)) == (name == KAFKA)]
+    is_kafka = library == KAFKA
+    return [jar for jar in found if bool(spark_conf.CONNECTOR.search(jar.name)) == is_kafka]
 
 
-def packages(source: str, name: str, home: Path | None) -> str:
-    """Return the coordinates that Spark is to fetch for KAFKA or S3; empty: none."""
+def packages(source: str, library: SparkLibrary, home: Path | None) -> str:
+    """Return the coordinates that Spark is to fetch for a library; empty: none."""
     if source != PACKAGES:
         return ""
     scala, version = spark_home.version(home or spark_home.home())
-    return f"org.apache.spark:{_ARTIFACTS[name]}_{scala}:{version}"
+    return f"org.apache.spark:{library.artifact}_{scala}:{version}"
 
 
-def refuse_missing(source: str, name: str, home: Path | None) -> None:
-    """Raise ConfigurationError if a source lacks the jars for KAFKA or S3, or Spark S3 itself."""
-    if name == S3 and home and spark_lines.is_partial(number := spark_home.version(home)[1]):
+def refuse_lacking_bucket(source: str, scheme: Scheme, home: Path | None) -> None:
+    """Raise ConfigurationError if Spark cannot open buckets of a scheme with the jars it has."""
+    if home and spark_lines.is_partial(number := spark_home.version(home)[1]):
         raise ConfigurationError(
-            f"{home} is Spark {number}: a lake or files in S3 need Spark 4.0 or later"
+            f"{home} is Spark {number}: a lake or files in {scheme.title} need Spark 4.0 or later"
         )
+    refuse_missing(source, scheme.library, home)
+
+
+def refuse_missing(source: str, library: SparkLibrary, home: Path | None) -> None:
+    """Raise ConfigurationError if a source lacks the jars of a library."""
     if source == CACHE:
-        lock(name, home)
+        lock(library, home)
     if source in (CACHE, PACKAGES):
         return
     directory = (home or spark_home.home()) / "jars" if source == IMAGE else Path(source)
-    if not any(directory.glob(f"{_NEEDED[name]}*.jar")):
-        raise ConfigurationError(f"jars: there is no {_NEEDED[name]} in {directory}")
+    if not any(directory.glob(f"{library.jar}*.jar")):
+        raise ConfigurationError(f"jars: there is no {library.jar} in {directory}")
 
 
 def connector_complaint(source: str, home: Path | None) -> str | None:

@@ -1,9 +1,11 @@
-"""Files by Hadoop's file systems: on a local disk or, with `s3a://`, in a bucket."""
+"""Files by Hadoop's file systems: on a local disk, or in a bucket."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from tidegate.core.locations import find_scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +44,8 @@ class HadoopDirectory:
             self.configuration.set(key, value)
         self._url = with_scheme(directory)
         self._files = self._path().getFileSystem(self.configuration)
-        # An S3 object appears when it is closed, and renaming it would copy it.
-        self._writes_in_place = directory.startswith("s3a:")
+        scheme = find_scheme(directory)
+        self._writes_in_place = scheme is not None and scheme.is_atomic
 
     @classmethod
     def of(cls, spark: SparkSession, directory: str) -> HadoopDirectory:

@@ -10,7 +10,7 @@ from typing import Any
 import tenacity
 
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.lake import s3_settings
+from tidegate.lake import s3_buckets
 from tidegate_local import s3
 
 _TIMEOUT = 90.0  # s: a gateway answers seconds before its server has volumes
@@ -32,9 +32,9 @@ def ensure(environ: Mapping[str, str], *, timeout: float = _TIMEOUT) -> str:
         raise ConfigurationError(f"TIDEGATE_LAKE={lake}: not a bucket, s3://bucket/prefix")
     from botocore.exceptions import BotoCoreError, ClientError
 
-    bucket, _ = s3_settings.bucket_and_prefix(lake)
-    where = s3_settings.location(environ)
-    client = s3_settings.s3_client(
+    bucket, _ = s3_buckets.bucket_and_prefix(lake)
+    where = s3_buckets.location(environ)
+    client = s3_buckets.s3_client(
         where,
         aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],

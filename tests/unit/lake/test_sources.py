@@ -5,6 +5,7 @@ import io
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import obstore
@@ -265,7 +266,8 @@ class Bucket:
         for file in self.files:
             obstore.put(self.store, file.name, content.getvalue())
         self.source = STORES.source(Root.of("s3://bucket/in"))
-        monkeypatch.setattr(store, "opened", lambda _: self.store)
+        opener = SimpleNamespace(open=lambda _: self.store)
+        monkeypatch.setattr(store, "buckets_of", lambda _: opener)
         self._open = obstore.open_reader
         monkeypatch.setattr(obstore, "open_reader", self.open)
 

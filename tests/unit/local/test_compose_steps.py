@@ -20,7 +20,7 @@ from support.doc_pages import fenced, page
 from support.ingest_steps import ingest
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import ConfigurationError, Difference
-from tidegate.lake import s3_settings
+from tidegate.lake import s3_buckets
 from tidegate_local import flights, s3
 from tidegate_local.airflow_api import AirflowApi, AirflowUnreachable
 from tidegate_local.compose import __main__ as steps
@@ -144,7 +144,7 @@ def ensure(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Return `bucket.ensure` with a made-up client and server."""
 
     def ensured(client: Client, *, is_open: bool = False) -> str:
-        monkeypatch.setattr(s3_settings, "s3_client", lambda *_, **__: client)
+        monkeypatch.setattr(s3_buckets, "s3_client", lambda *_, **__: client)
         monkeypatch.setattr(s3, "create_bucket", lambda c, name: c.create_bucket(Bucket=name))
         monkeypatch.setattr(bucket, "is_open", lambda _: is_open)
         monkeypatch.setattr("time.sleep", lambda _: None)

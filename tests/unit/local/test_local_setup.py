@@ -23,7 +23,7 @@ from obstore.store import from_url
 from pyarrow import fs
 
 import tidegate
-from tidegate.lake import s3_settings as s3_client
+from tidegate.lake import s3_buckets as s3_client
 from tidegate.launch.file_lock import locked
 from tidegate_local import demo, environment, proxies, s3, stack
 from tidegate_local.airflow_api import AirflowApi

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from tidegate.core.locations import SCHEMES
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.launch import environment, spark_home
 from tidegate.launch.file_lock import locked
 
-OF_SPARK = ("spark-kafka", "spark-s3")
+OF_SPARK = ("spark-kafka", *(scheme.library.lock for scheme in SCHEMES))
 OF_THE_BROKER = "kafka-broker"
 
 _OPTIONS = {**dict.fromkeys(OF_SPARK, ""), OF_THE_BROKER: " --local"}

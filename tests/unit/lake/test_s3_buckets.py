@@ -9,7 +9,7 @@ import pytest
 
 from support.calls import staging
 from tidegate.errors import ConfigurationError, LakeReadOnly, LakeUnavailable
-from tidegate.lake import large_copies, multipart_uploads, s3_settings
+from tidegate.lake import multipart_uploads, s3_buckets
 from tidegate.lake.store import LocalStore, ObjectStore, open_store
 from tidegate.lake.store_errors import as_lake_errors
 from tidegate.launch import cds_archive, jars
@@ -33,7 +33,7 @@ def _no_other_s3(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_spark_gets_the_location_and_no_key() -> None:
     """The same endpoint, region and style that obstore reads; the keys stay where they are."""
-    conf = s3_settings.spark_conf(ENVIRONMENT)
+    conf = s3_buckets.spark_conf(ENVIRONMENT)
     assert conf["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
     assert conf["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-3"
     assert conf["spark.hadoop.fs.s3a.path.style.access"] == "true"
@@ -42,7 +42,7 @@ def test_spark_gets_the_location_and_no_key() -> None:
 
 
 def test_without_an_endpoint_it_is_aws() -> None:
-    conf = s3_settings.spark_conf({"AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"})
+    conf = s3_buckets.spark_conf({"AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"})
     assert "spark.hadoop.fs.s3a.endpoint" not in conf
     assert conf["spark.hadoop.fs.s3a.endpoint.region"] == "us-east-1"
     assert conf["spark.hadoop.fs.s3a.path.style.access"] == "false"
@@ -62,7 +62,7 @@ def test_the_names_of_a_place(
 ) -> None:
     """Each name and its other one; empty is not set."""
     endpoint, region, path_style = place
-    assert s3_settings.location(environ) == s3_settings.Location(
+    assert s3_buckets.location(environ) == s3_buckets.Location(
         endpoint, region or "us-east-1", path_style
     )
 
@@ -80,7 +80,7 @@ def test_a_wrong_endpoint_is_refused(
 ) -> None:
     """Before anything is sent there, also when a lake is opened."""
     with pytest.raises(ConfigurationError, match=said):
-        s3_settings.location(environ)
+        s3_buckets.location(environ)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=said):
@@ -146,9 +146,9 @@ def test_a_directory_has_no_open_uploads(tmp_path: Path) -> None:
 def test_an_open_copy_of_any_kind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also the one that tries out placing: it is not below the directories of attempts or files."""
     made: list[str] = []
-    monkeypatch.setattr(large_copies, "copy", lambda _, __, target, ___: made.append(target))
+    monkeypatch.setattr(s3_buckets, "copy_in_parts", lambda *copied: made.append(copied[2]))
     monkeypatch.setattr(obstore, "delete", lambda *_: None)
-    large = large_copies.PART + 1
+    large = s3_buckets.PART + 1
     lake = ObjectStore("s3://bucket/lake/p", cast("Any", None))
     lake.check_placing([("staged", "data/final", large)])
     (probe,) = made
@@ -162,5 +162,5 @@ def test_an_open_copy_of_any_kind_is_found(monkeypatch: pytest.MonkeyPatch) -> N
             upload = {"Initiated": begun, "Key": f"lake/p/{probe}", "UploadId": "1"}
             return [{"Uploads": [upload] if f"lake/p/{probe}".startswith(asked["Prefix"]) else []}]
 
-    monkeypatch.setattr(s3_settings, "s3_client", Client)
+    monkeypatch.setattr(s3_buckets, "s3_client", Client)
     assert multipart_uploads.open_uploads(lake) == [multipart_uploads.Upload(begun, probe, "1")]

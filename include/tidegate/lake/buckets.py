@@ -1,0 +1,71 @@
+"""What kinds of buckets differ in, beside what obstore does alike for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.store import ObjectStore as Obstore
+from obstore.store import from_url
+
+from tidegate.core.plan import SourceFile
+from tidegate.core.source_root import Root
+from tidegate.lake.store_protocol import Found
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+
+@dataclass(frozen=True, order=True)
+class Upload:
+    """An open upload. `path` is that of the object to be."""
+
+    started: datetime
+    path: str
+    id: str
+
+
+class Buckets:
+    """Buckets of which obstore can do everything. A kind that needs more is a subclass."""
+
+    def open(self, url: str) -> Obstore:
+        """Open a URL. ConfigurationError if the environment describes the place wrongly."""
+        return from_url(url)
+
+    def spark_conf(self) -> Mapping[str, str]:
+        """Return the settings with which Spark reads and writes there. None is secret."""
+        return {}
+
+    def arrow(self, url: str) -> tuple[fs.FileSystem, str]:
+        """Return PyArrow's file system for a URL, and the path in it."""
+        from pyarrow import fs
+
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(url)
+        return found
+
+    def files(self, root: Root, store: Obstore) -> Iterator[Found]:
+        """Yield all files below a root. SourceUnavailable or BaseError if it cannot be listed."""
+        del root
+        for batch in obstore.list(store):
+            for each in batch:
+                file = SourceFile(each["path"], each["size"], (each["e_tag"] or "").strip('"'))
+                yield Found(file, each["last_modified"].timestamp())
+
+    def copy(self, url: str, store: Obstore, source: str, target: str, size: int) -> None:
+        """Copy an object of `size` bytes below a URL. It appears as a whole, or not at all.
+
+        FileNotFoundError or NotFoundError where there is no such object.
+        """
+        del url, size
+        obstore.copy(store, source, target)
+
+    def open_uploads(self, url: str, below: Sequence[str]) -> list[Upload]:
+        """Return the uploads below some directories of a URL that nobody has completed."""
+        del url, below
+        return []
+
+    def abort_uploads(self, url: str, uploads: Sequence[Upload]) -> None:
+        """Abort uploads. One that is not open is skipped."""
