@@ -68,7 +68,9 @@ def schemes_of(places: Iterable[str]) -> list[Scheme]:
 def native_url(url: str) -> str:
     """Return a URL as Spark writes it."""
     scheme = find_scheme(url)
-    return url if scheme is None else url.replace(f"{scheme.name}://", f"{scheme.hadoop_name}://", 1)
+    if scheme is None:
+        return url
+    return url.replace(f"{scheme.name}://", f"{scheme.hadoop_name}://", 1)
 
 
 def without_scheme(place: str) -> str:

@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
 
 from tidegate.doctor.check import Line, failure, ok
-from tidegate.launch import application_state, cluster_mode, master_kinds, spark_home
+from tidegate.errors import ConfigurationError
+from tidegate.launch import application_state, cluster_mode, spark_home
 from tidegate.launch.application_state import Ask
-from tidegate.launch.master_kinds import master_kind
+from tidegate.launch.master_kinds import STANDALONE, master_kind
 from tidegate.launch.spark_connection import SparkConnection
-
-_TAG = "tidegate-doctor"  # of no application
 
 
 def check_master(spark: SparkConnection) -> Iterator[Line]:
     """Check that the master answers. One of a kind that is not asked is only named."""
-    match master_kind(spark.master):
-        case master_kinds.YARN:
-            yield from check_yarn(spark)
-        case master_kinds.STANDALONE:
-            yield check_standalone(spark.master)
-        case _:
-            yield ok("spark", f"master {spark.master}")
+    kind = master_kind(spark.master)
+    if kind == STANDALONE:
+        yield check_standalone(spark.master)
+    elif kind and not kind.client_alone:
+        yield check_cluster(spark)
+    else:
+        yield ok("spark", f"master {spark.master}")
 
 
-def check_yarn(spark: SparkConnection, ask: Ask | None = None) -> Iterator[Line]:
+def check_cluster(spark: SparkConnection, ask: Ask | None = None) -> Line:
     """Check that a cluster is named, and that its resource manager answers."""
-    given = {name: os.environ.get(name) for name in cluster_mode.CONF_DIRS}
-    named = [f"{name}={value}" for name, value in given.items() if value]
-    if not named:
-        says = f"master yarn: neither {' nor '.join(given)} is set"
-        yield failure("spark", says, "set one to the directory with yarn-site.xml")
-        return
+    try:
+        directory = cluster_mode.configuration_directory()
+    except ConfigurationError as error:
+        says, _, fix = str(error).partition("; ")
+        return failure("spark", f"master {spark.master}: {says}", fix)
+    named = f"master {spark.master}: the resource manager"
     try:
         ask = ask or application_state.application_client(spark.home or spark_home.home())
-        application_state.tagged(_TAG, ask)
+        cluster_mode.ask_cluster(ask)
     except OSError as error:
-        fix = f"start it, or correct yarn-site.xml in {named[0]}"
-        yield failure("spark", f"master yarn: the resource manager does not answer: {error}", fix)
-        return
-    where = f"deploy mode {spark.deploy_mode}, {named[0]}"
-    yield ok("spark", f"master yarn: the resource manager answers ({where})")
+        fix = f"start it, or correct its configuration in {directory}"
+        return failure("spark", f"{named} does not answer: {error}", fix)
+    return ok("spark", f"{named} answers (deploy mode {spark.deploy_mode}, {directory})")
 
 
 def check_standalone(master: str) -> Line:

@@ -31,5 +31,5 @@ def check_tokens(
     if wrong or own is None or (token := own.delegation_token) is None:
         return
     itself = token_settings.tokens_for_master([token], look_up().master)
-    by = "Spark itself, by Kerberos," if itself else "the driver"
+    by = "Spark itself" if itself else "the driver"
     yield ok("tokens", f"{by} obtains the token {token.cluster!r} of {', '.join(token.addresses)}")

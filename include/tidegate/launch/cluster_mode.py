@@ -36,8 +36,7 @@ MASTER = "yarn"
 """The master in the identity of an application, in claims."""
 PYTHON = "python3"
 """The interpreter on the nodes if the Spark connection names none."""
-CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-"""The variables that lead to yarn-site.xml."""
+_CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CREDENTIALS = "HADOOP_TOKEN_FILE_LOCATION"
 _KEYTABS = ("spark.kerberos.keytab", "spark.yarn.keytab")
 # Spark's client would give the Pythons of this machine, and its class path, to the container.
@@ -54,6 +53,21 @@ LOOKS_AT_DRIVER_APART = 2.0
 _MOST_TRIES = 10
 
 logger = logging.getLogger(__name__)
+
+
+def configuration_directory() -> str:
+    """Return the variable that leads to the cluster, with its value. ConfigurationError without."""
+    for name in _CONF_DIRS:
+        if value := os.environ.get(name):
+            return f"{name}={value}"
+    raise ConfigurationError(
+        f"neither {' nor '.join(_CONF_DIRS)} is set; set one to the directory with yarn-site.xml"
+    )
+
+
+def ask_cluster(ask: Ask) -> None:
+    """Ask the resource manager for an application that nobody has. OSError without an answer."""
+    application_state.tagged("tidegate-doctor", ask)
 
 
 def identify_application(attempt: Attempt) -> dict[str, str]:
@@ -75,11 +89,10 @@ def refuse_cluster_mode(
     `conf` are the pipeline's settings. Nothing is asked of YARN.
     """
     wrong = []
-    if not any(os.environ.get(name) for name in CONF_DIRS):
-        wrong.append(
-            "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set; set one to the directory with "
-            "yarn-site.xml"
-        )
+    try:
+        configuration_directory()
+    except ConfigurationError as error:
+        wrong.append(str(error))
     if already := os.environ.get(_CREDENTIALS):
         wrong.append(
             f"{_CREDENTIALS} is set ({already}), and the key of the job needs it for a file of its "

@@ -11,8 +11,8 @@ class MasterKind(NamedTuple):
 
     `pattern` matches the whole text of a master, `example` is one. `client_alone` is the reason why
     its driver cannot run in cluster mode, or empty. `key` of a Spark connection is for this kind
-    alone, and `setting` is what Spark calls it. With `obtains_tokens` Spark obtains delegation
-    tokens of Kafka itself, by Kerberos.
+    alone, and `setting` is what Spark calls it. Keys of Airflow's provider that are `unused` are
+    ignored. With `obtains_tokens` Spark obtains delegation tokens of Kafka itself, by Kerberos.
     """
 
     name: str
@@ -21,6 +21,7 @@ class MasterKind(NamedTuple):
     client_alone: str = "it is for the master yarn"
     key: str = ""
     setting: str = ""
+    unused: tuple[str, ...] = ()
     obtains_tokens: bool = False
 
 
@@ -35,14 +36,23 @@ STANDALONE = MasterKind(
     "spark://host:7077",
     "Spark's own master runs no Python application in cluster mode",
 )
-YARN = MasterKind("yarn", "yarn", "yarn", "", "queue", "spark.yarn.queue", obtains_tokens=True)
+YARN = MasterKind(
+    "yarn",
+    "yarn",
+    "yarn",
+    client_alone="",
+    key="queue",
+    setting="spark.yarn.queue",
+    unused=("yarn_resourcemanager_webapp_address",),
+    obtains_tokens=True,
+)
 KUBERNETES = MasterKind(
     "k8s",
     "k8s://.+",
     "k8s://…",
     "it was not tested on Kubernetes",
-    "namespace",
-    "spark.kubernetes.namespace",
+    key="namespace",
+    setting="spark.kubernetes.namespace",
     obtains_tokens=True,
 )
 KINDS = LOCAL, STANDALONE, YARN, KUBERNETES

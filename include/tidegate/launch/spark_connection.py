@@ -36,7 +36,7 @@ _EXAMPLES = {
     "jars": "/opt/spark-jars",
     "conf": '{"spark.cores.max": "4"}',
 }
-_IGNORED = frozenset({"rest-scheme", "rest-port", "yarn_resourcemanager_webapp_address"})
+_IGNORED = {"rest-scheme", "rest-port", *(name for kind in KINDS for name in kind.unused)}
 _REFUSED = dict.fromkeys(
     ("keytab", "principal"),
     "write spark.kerberos.keytab, a path, and spark.kerberos.principal in conf",

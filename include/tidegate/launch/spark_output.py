@@ -47,7 +47,7 @@ _NO_MASTER = "All masters are unresponsive"
 _EXIT_OUT_OF_MEMORY = 52  # of a driver or an executor: Spark's SparkExitCode.OOM
 _OUT_OF_MEMORY = re.compile(
     r"\bjava\.lang\.OutOfMemoryError\b|\bexited with (exit )?code 52\b"
-    r"|\bContainer killed by YARN for exceeding \w* ?memory|\bbeyond the '\w+' memory limit\b"
+    r"|\bContainer killed by \w+ for exceeding \w* ?memory|\bbeyond the '\w+' memory limit\b"
 )
 _LOOKED_AT = 4_000  # characters of a line: a row of any size may be quoted in it
 _VM = "Error occurred during initialization of VM"  # its reason is the next line

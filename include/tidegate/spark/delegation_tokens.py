@@ -1,7 +1,7 @@
 """Delegation tokens of Kafka clusters: obtained by the driver, renewed while the application runs,
 and cancelled at its end.
 
-Spark obtains tokens itself only on YARN and Kubernetes, by Kerberos.
+Spark obtains tokens itself with the master of another cluster manager than its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PATIENCE = 15_000  # ms to obtain a token
 # Records per second: a fifth of the slowest whole run of records of 1 KB in docs/benchmarks.md.
 _SLOWEST = 5_000
 _START = 600  # seconds that are allowed for besides
-_ITSELF = ("yarn", "k8s")  # masters with which Spark obtains tokens
+_WITHOUT = ("local", "spark://")  # masters with which Spark obtains no token itself
 # Of Kafka's client: it prints pages of settings.
 _TALKATIVE = (
     "clients.admin.AdminClientConfig",
@@ -207,7 +207,7 @@ def obtained(logins: Sequence[Login], records: int) -> Iterator[Tokens]:
     SparkContext._ensure_initialized()
     jvm, conf = SparkContext._jvm, SparkConf()._jconf
     assert jvm is not None
-    if conf.get("spark.master", "").startswith(_ITSELF):
+    if not conf.get("spark.master", "local").startswith(_WITHOUT):
         yield Tokens(expected=logins)
         return
     # Spark sets logging up with its first line, and would undo what was set before.

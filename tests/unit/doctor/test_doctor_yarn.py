@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tidegate.doctor import pipeline_checks
-from tidegate.doctor.master_checks import check_yarn
+from tidegate.doctor.master_checks import check_cluster
 from tidegate.launch import application_state
 from tidegate.launch.spark_connection import SparkConnection
 
@@ -20,7 +20,7 @@ def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cluster_that_is_not_named() -> None:
-    (line,) = check_yarn(YARN)
+    line = check_cluster(YARN)
     assert line.state == "failure"
     assert line.says == "master yarn: neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set"
 
@@ -34,14 +34,14 @@ def test_a_resource_manager_that_answers_and_one_that_does_not(
         assert "-appTags" in args
         return NONE
 
-    (line,) = check_yarn(YARN, answers)
+    line = check_cluster(YARN, answers)
     assert line.state == "ok"
     assert line.says.endswith("answers (deploy mode client, YARN_CONF_DIR=/etc/hadoop)")
 
     def away(_: Sequence[str]) -> str:
         raise OSError("no answer within 60 s")
 
-    (line,) = check_yarn(YARN, away)
+    line = check_cluster(YARN, away)
     assert line.state == "failure"
     assert "the resource manager does not answer: no answer within 60 s" in line.says
     assert line.fix is not None
