@@ -1,6 +1,7 @@
 """What every engine owes a run: the port of `tidegate.runs.engine_protocol`."""
 
 import json
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.errors import StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
-from tidegate.launch import application_state, hadoop_credentials
+from tidegate.launch import application_state, cluster_mode, hadoop_credentials
+from tidegate.launch.master_kinds import KINDS
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
 from tidegate.launch.submission import Submission
@@ -51,6 +53,15 @@ class Variant:
 
     def application(self, conf: dict[str, str] | None = None) -> Any:
         return self.engine.application(OF_JOB, OWN, store=self.store, conf=conf or {}, places=())
+
+
+def test_the_list_of_masters() -> None:
+    """Each is of one kind, and only the one whose cluster mode is tried here has one."""
+    for each in KINDS:
+        named = [kind.name for kind in KINDS if re.fullmatch(kind.pattern, each.example)]
+        assert named == [each.name]
+        assert bool(each.key) == bool(each.setting)
+    assert [kind.name for kind in KINDS if not kind.client_alone] == [cluster_mode.MASTER]
 
 
 @pytest.fixture(params=["a child of this process", "YARN's cluster mode", "a toy"])

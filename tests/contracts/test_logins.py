@@ -8,7 +8,8 @@ import pytest
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.mechanism import Session
-from tidegate.broker.mechanisms import MECHANISMS, Plain
+from tidegate.broker.mechanisms import MECHANISMS
+from tidegate.broker.passwords import Plain
 from tidegate.core.java_client import PrivateFiles
 from tidegate.errors import ConfigurationError, TidegateError
 
