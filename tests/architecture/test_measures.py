@@ -5,7 +5,7 @@ import pytest
 from tools import measures
 
 BUDGETS = {
-    "modules that name YARN": 6,
+    "modules that name YARN": 7,
     "modules that name S3": 5,
     "modules that name Kerberos": 8,
     "modules that name MSK": 1,
@@ -21,8 +21,8 @@ BUDGETS = {
     "modules of the heart that load yaml": 0,
     "modules whose name another has": 14,
     "public names defined twice or more": 33,
-    "reads of documents by string keys": 797,
-    "modules under 50 lines": 75,
+    "reads of documents by string keys": 796,
+    "modules under 50 lines": 73,
     "private names that tests replace": 6,  # of Airflow, PySpark and rich
     "functions that read the fold for themselves": 5,  # three list claims, two sweep
     "functions that decide by what is staged": 7,

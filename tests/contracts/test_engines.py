@@ -16,7 +16,7 @@ from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.errors import StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
-from tidegate.launch import application_state, cluster_mode, hadoop_credentials
+from tidegate.launch import hadoop_credentials, yarn_client, yarn_cluster
 from tidegate.launch.master_kinds import KINDS
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
@@ -61,7 +61,7 @@ def test_the_list_of_masters() -> None:
         named = [kind.name for kind in KINDS if re.fullmatch(kind.pattern, each.example)]
         assert named == [each.name]
         assert bool(each.key) == bool(each.setting)
-    assert [kind.name for kind in KINDS if not kind.client_alone] == [cluster_mode.MASTER]
+    assert [kind.name for kind in KINDS if not kind.client_alone] == [yarn_cluster.MASTER]
 
 
 @pytest.fixture(params=["a child of this process", "YARN's cluster mode", "a toy"])
@@ -78,7 +78,7 @@ def variant(
         write(path, name, key)
 
     monkeypatch.setattr(hadoop_credentials, "write_credentials", keep)
-    monkeypatch.setattr(application_state, "kill_applications", lambda *_: [])
+    monkeypatch.setattr(yarn_client, "kill_applications", lambda *_: [])
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def in_a_child(do: Do) -> Callable[[Submission], None]:

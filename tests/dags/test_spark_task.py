@@ -20,7 +20,7 @@ from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.cli import runs
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerUnreachable, StageFailed
-from tidegate.launch import application_state, cds_archive, jars, spark_home, spark_submit
+from tidegate.launch import cds_archive, jars, spark_home, spark_submit, yarn_client
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
 from tidegate.orchestration import deployment, spark_operator, tasks
@@ -96,9 +96,7 @@ def test_a_task_in_cluster_mode(
     monkeypatch.setattr("tidegate.spark.parent_death.end_with_parent", lambda: None)
     monkeypatch.setattr(jars, "lock_paths", lambda name: [Path(f"/jars/{name}.jar")])
     killed: list[str] = []
-    monkeypatch.setattr(
-        application_state, "kill_applications", lambda tag, _: killed.append(tag) or []
-    )
+    monkeypatch.setattr(yarn_client, "kill_applications", lambda tag, _: killed.append(tag) or [])
     world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
     (pipelines / "p.yaml").write_text(json.dumps(form))
@@ -121,15 +119,12 @@ def test_a_task_in_cluster_mode(
 def test_a_task_that_is_ended_kills_its_application(monkeypatch: pytest.MonkeyPatch) -> None:
     """By `on_kill`; without one that was submitted it asks nobody."""
     killed: list[str] = []
-    monkeypatch.setattr(
-        application_state, "kill_applications", lambda tag, _: killed.append(tag) or []
-    )
+    monkeypatch.setattr(yarn_client, "kill_applications", lambda tag, _: killed.append(tag) or [])
     monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _: killed.append("spark-submit"))
     task = SparkTask(task_id="stage", run_of=mock.MagicMock())
     task.on_kill()
-    task._submitted = Submission(
-        "spark-submit", "a.py", (), "n", {}, (), {"SPARK_HOME": "/spark"}, tag="tidegate-a1"
-    )
+    kill = partial(yarn_client.kill_tagged, "tidegate-a1", Path("/spark"))
+    task._submitted = Submission("spark-submit", "a.py", (), "n", {}, (), {}, kill=kill)
     task.on_kill()
     assert killed == ["spark-submit", "spark-submit", "tidegate-a1"]
 

@@ -3,8 +3,8 @@
 from mutants.mutant import Mutant
 
 _TAKEOVER = "tests/unit/egress/test_takeover.py"
-_CLUSTER = "tests/unit/launch/test_cluster_mode.py"
-_STATE = "tests/unit/launch/test_application_state.py"
+_CLUSTER = "tests/unit/launch/test_yarn_cluster.py"
+_STATE = "tests/unit/launch/test_yarn_client.py"
 
 MUTANTS = (
     Mutant(
@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job is withdrawn before its driver is looked for",
-        "cluster_mode.end",
+        "yarn_cluster.end",
         "    withdraw(attempt, store)\n",
         "",
         f"{_TAKEOVER}::test_a_driver_that_has_not_named_itself_never_starts",
@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "a state is no proof",
-        "application_state.not_ended",
+        "yarn_client.not_ended",
         "        return _still_there(driver, look_up or _page)\n",
         "        return None\n",
         _STATE,
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "an error ends the application",
         "killed_on_error",
-        "        kill_driver(application, log)\n",
+        "        application.kill(log)\n",
         "",
         f"{_CLUSTER}::test_an_error_kills_the_application_and_stays_the_error",
     ),

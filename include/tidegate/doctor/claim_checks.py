@@ -19,7 +19,6 @@ from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import STORES, open_store
 from tidegate.lake.store_protocol import Store
-from tidegate.launch.application_state import tagged_name
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress
 
@@ -31,7 +30,8 @@ def check_claims(spec: Egress) -> Iterator[Line]:
     for claim in fold.claims.values():
         where = f"process {claim.sender['pid']} on {claim.sender['host']}"
         if application := claim.sender.get("application"):
-            where = f"{tagged_name(application['tag'])}, submitted by {where}"
+            named = "the {master} application {tag}".format_map(application)
+            where = f"{named}, submitted by {where}"
         says = f"plan {claim.plan_id} is claimed by {where}"
         if is_alive(claim.sender, claim.attempt):
             yield ok("claim", f"{says}, which is alive: it is being sent")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
@@ -23,17 +23,23 @@ from tidegate.core.partition import FIXES, LeftOut, Reason, fix, hanging, in_wor
 from tidegate.core.wording import counted, duration
 from tidegate.doctor import claim_checks
 from tidegate.doctor.check import Check, Line, failure, ok, warning
-from tidegate.doctor.connection_lookup import KafkaLookup, SparkLookup, found, report_connections
+from tidegate.doctor.connection_checks import (
+    KafkaLookup,
+    SparkLookup,
+    check_master,
+    check_tokens,
+    found,
+    report_connections,
+)
 from tidegate.doctor.lake import check_lake
-from tidegate.doctor.master_checks import check_master
 from tidegate.doctor.provider import check_provider
-from tidegate.doctor.tokens import check_tokens
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.ingest import truncation
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
-from tidegate.launch import cluster_mode, spark_home
+from tidegate.launch import spark_home
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
+from tidegate.launch.spark_engine import SparkEngine
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import cron
 from tidegate.runs.client_options import refuse_contradictions
@@ -260,8 +266,9 @@ def _deploy_mode(
 ) -> Iterator[Line]:
     """Report why applications could not run in cluster mode, if they are to."""
     if kafka and spark and spark.is_cluster:
-        cluster_mode.refuse_cluster_mode(spark, kafka, spec.spark.settings)
-        for notice in cluster_mode.notices(open_store(spec.lake, spec.name), spark):
+        engine = SparkEngine(kafka, replace(spark, notices=()))
+        engine.refuse(spec.spark.settings)
+        for notice in engine.notices(open_store(spec.lake, spec.name)):
             yield ok("deploy mode", notice)
 
 

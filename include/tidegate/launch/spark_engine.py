@@ -13,7 +13,7 @@ from pathlib import Path
 from tidegate.errors import ConfigurationError
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import cluster_mode, token_settings
+from tidegate.launch import token_settings, yarn_cluster
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.launch.submission import Submission, submission
@@ -59,13 +59,20 @@ class SparkEngine:
         found = re.fullmatch(r"local\[(\*|\d+).*\]", self.connection.master)
         return found and (os.cpu_count() if found[1] == "*" else int(found[1]))
 
+    def ask_master(self) -> str:
+        """Return what answers for the master of a cluster that others run.
+
+        OSError if nothing does, ConfigurationError if it cannot be found.
+        """
+        return yarn_cluster.ask_cluster(self.connection)
+
     def refuse(self, conf: Mapping[str, str]) -> None:
         if self.connection.is_cluster and self.kafka:
-            cluster_mode.refuse_cluster_mode(self.connection, self.kafka, conf)
+            yarn_cluster.refuse_cluster_mode(self.connection, self.kafka, conf)
 
     def notices(self, store: Store) -> Iterator[str]:
         yield from self.connection.notices
-        yield from cluster_mode.notices(store, self.connection)
+        yield from yarn_cluster.notices(store, self.connection)
 
     @contextmanager
     def application(
@@ -92,32 +99,32 @@ class SparkEngine:
             call = for_places(call, *places, spark=self.connection)
             call = replace(call, target_ids=target_ids or {})
             if self.connection.is_cluster:
-                yield cluster_mode.ClusterApplication(
+                yield yarn_cluster.ClusterApplication(
                     whole, call, attempt, store, self.connection, self.submit
                 )
             else:
                 yield _Child(whole, call, private, self.submit)
 
     def identity(self, attempt: Attempt) -> Mapping[str, str] | None:
-        return cluster_mode.identify_application(attempt) if self.connection.is_cluster else None
+        return yarn_cluster.identify_application(attempt) if self.connection.is_cluster else None
 
     def end(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> Ended | Unknown:
         if why := _unknown(identity):
             return Unknown(why)
-        return cluster_mode.end(attempt, identity["tag"], store, self.connection.home)
+        return yarn_cluster.end(attempt, identity["tag"], store, self.connection.home)
 
     def running(self, identity: Mapping[str, str]) -> Sequence[str]:
         if why := _unknown(identity):
             raise ConfigurationError(f"{why}: release the claim by the version that has made it")
-        return cluster_mode.running_applications(identity["tag"], self.connection.home)
+        return yarn_cluster.running_applications(identity["tag"], self.connection.home)
 
     def withdraw(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> None:
         if why := _unknown(identity):
             raise ConfigurationError(why)
-        cluster_mode.withdraw(attempt, store)
+        yarn_cluster.withdraw(attempt, store)
 
     def left_behind(self, store: Store, plan_id: str) -> Sequence[str]:
-        return cluster_mode.left_behind(store, plan_id) if self.connection.is_cluster else ()
+        return yarn_cluster.left_behind(store, plan_id) if self.connection.is_cluster else ()
 
 
 @dataclass(frozen=True)
@@ -140,4 +147,4 @@ class _Child:
 def _unknown(identity: Mapping[str, str]) -> str | None:
     """Return why nothing can be said of an application: its engine is none of this version."""
     master = identity.get("master")
-    return None if master == cluster_mode.MASTER else f"master {master!r} is not known here"
+    return None if master == yarn_cluster.MASTER else f"master {master!r} is not known here"

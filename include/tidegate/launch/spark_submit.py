@@ -17,7 +17,7 @@ from tidegate.errors import (
     StageFailed,
     TidegateError,
 )
-from tidegate.launch import application_state, cds_archive, java_options
+from tidegate.launch import cds_archive, java_options
 from tidegate.launch.masters import for_master
 from tidegate.launch.spark_output import SparkOutput, application_failure
 from tidegate.launch.submission import Submission as Submission
@@ -81,20 +81,9 @@ def killed_on_error(application: Submission, log: Callable[[str], None]) -> Iter
     try:
         yield
     except BaseException:
-        kill_driver(application, log)
+        if application.kill:
+            application.kill(log)
         raise
-
-
-def kill_driver(application: Submission, log: Callable[[str], None]) -> None:
-    """Kill an application in cluster mode: the end of spark-submit does not end it."""
-    if application.tag is None:
-        return
-    try:
-        ask = application_state.application_client(Path(application.env["SPARK_HOME"]))
-        for each in application_state.kill_applications(application.tag, ask):
-            log(f"{each}: killed")
-    except OSError as error:
-        log(f"{application_state.tagged_name(application.tag)} may still run: {error}")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ the job file, and only its path is an argument.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -55,8 +55,8 @@ class Submission:
     """One call of spark-submit. `env` is added to the caller's environment.
 
     `kafka` is the cluster that the application cannot do without: it is watched meanwhile, and so
-    are the topics that it sends to, `target_ids` by name. `tag`, in cluster mode, is that by which
-    YARN finds the application.
+    are the topics that it sends to, `target_ids` by name. `kill` ends an application that does not
+    end with spark-submit. It is given what takes a log line.
     """
 
     binary: str
@@ -67,7 +67,7 @@ class Submission:
     jars: tuple[str, ...]
     env: Mapping[str, str]
     kafka: JavaCluster | None = None
-    tag: str | None = None
+    kill: Callable[[Callable[[str], None]], None] | None = None
     target_ids: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -41,10 +41,8 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
     def on_kill(self) -> None:
         """End spark-submit and, in cluster mode, the application, which would not end with it."""
         super().on_kill()
-        if self._submitted is not None:
-            from tidegate.launch.spark_submit import kill_driver
-
-            kill_driver(self._submitted, logger.info)
+        if self._submitted is not None and self._submitted.kill:
+            self._submitted.kill(logger.info)
 
     def submit(self, submission: Submission, context: Context) -> None:
         """Run an application to its end by the Spark provider; raises StageFailed.

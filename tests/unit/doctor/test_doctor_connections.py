@@ -4,7 +4,7 @@ from typing import Any
 
 from support.doctor_checks import states_and_text
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.doctor.connection_lookup import report_connections
+from tidegate.doctor.connection_checks import report_connections
 from tidegate.errors import ConfigurationError
 
 SOURCE = KafkaSettings("kafka_a", {"bootstrap.servers": "a:9092"})

@@ -6,7 +6,7 @@ import pytest
 
 from support.doctor_checks import states_and_text
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.doctor.tokens import check_tokens
+from tidegate.doctor.connection_checks import check_tokens
 from tidegate.errors import ConfigurationError
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Spec, parse_spec

@@ -1,12 +1,13 @@
 """What the doctor says of a Spark connection to YARN."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from tidegate.doctor import pipeline_checks
-from tidegate.doctor.master_checks import check_cluster
-from tidegate.launch import application_state
+from tidegate.doctor.check import Line
+from tidegate.doctor.connection_checks import check_cluster
+from tidegate.launch import yarn_client
 from tidegate.launch.spark_connection import SparkConnection
 
 YARN = SparkConnection("spark_yarn", "yarn")
@@ -25,6 +26,11 @@ def test_a_cluster_that_is_not_named() -> None:
     assert line.says == "master yarn: neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set"
 
 
+def asked(ask: Callable[[Sequence[str]], str], monkeypatch: pytest.MonkeyPatch) -> Line:
+    monkeypatch.setattr(yarn_client, "application_client", lambda _: ask)
+    return check_cluster(YARN)
+
+
 def test_a_resource_manager_that_answers_and_one_that_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -34,17 +40,17 @@ def test_a_resource_manager_that_answers_and_one_that_does_not(
         assert "-appTags" in args
         return NONE
 
-    line = check_cluster(YARN, answers)
+    line = asked(answers, monkeypatch)
     assert line.state == "ok"
     assert line.says.endswith("answers (deploy mode client, YARN_CONF_DIR=/etc/hadoop)")
 
     def away(_: Sequence[str]) -> str:
         raise OSError("no answer within 60 s")
 
-    line = check_cluster(YARN, away)
+    line = asked(away, monkeypatch)
     assert line.state == "failure"
     assert "the resource manager does not answer: no answer within 60 s" in line.says
     assert line.fix is not None
     assert "YARN_CONF_DIR=/etc/hadoop" in line.fix
-    monkeypatch.setattr(application_state, "application_client", lambda _: away)
+    monkeypatch.setattr(yarn_client, "application_client", lambda _: away)
     assert [each.state for each in pipeline_checks.check_spark(YARN)] == ["failure"]

@@ -30,10 +30,10 @@ from tidegate.errors import (
 )
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
-from tidegate.launch import application_state, cluster_mode
-from tidegate.launch.cluster_mode import end
+from tidegate.launch import yarn_client, yarn_cluster
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
+from tidegate.launch.yarn_cluster import end
 from tidegate.runs.engine_protocol import Ended, Unknown
 from tidegate.spark.answers import DRIVER, JOB
 from tidegate.spark.egress_job import SENDING, EgressJob
@@ -72,10 +72,10 @@ class Yarn:
 def yarn(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Yarn]:
     def made(*answers: str | None) -> Yarn:
         fake = Yarn(*answers)
-        monkeypatch.setattr(application_state, "kill_applications", fake.kill)
-        monkeypatch.setattr(application_state, "not_ended", fake.not_ended)
-        monkeypatch.setattr(application_state, "running_ids", lambda *_: [])
-        monkeypatch.setattr(cluster_mode, "LOOKS_AT_DRIVER_APART", 0.01)
+        monkeypatch.setattr(yarn_client, "kill_applications", fake.kill)
+        monkeypatch.setattr(yarn_client, "not_ended", fake.not_ended)
+        monkeypatch.setattr(yarn_client, "running_ids", lambda *_: [])
+        monkeypatch.setattr(yarn_cluster, "LOOKS_AT_DRIVER_APART", 0.01)
         return fake
 
     return made
@@ -221,7 +221,7 @@ def played(
         assert flag == "--in-lake"
         assert world.fold.claims  # the tag is in the ledger before the application is submitted
         (open_claim,) = world.fold.claims.values()
-        assert open_claim.sender["application"]["tag"] == call.tag
+        assert open_claim.sender["application"]["tag"] == call.conf["spark.yarn.tags"]
         place = Path(directory)
         assert (place / JOB).read_bytes()
         (place / JOB).unlink()
@@ -295,7 +295,7 @@ def test_nothing_is_released_while_the_driver_may_run(
     """spark-submit has ended before the first record: the driver may still send it."""
 
     yarn("application_17_0001 is RUNNING")
-    monkeypatch.setattr(cluster_mode, "end", partial(end, patience=0.0))
+    monkeypatch.setattr(yarn_cluster, "end", partial(end, patience=0.0))
     with pytest.raises(SendFailed, match=f"{said}; and its driver is not proven to have ended: "):
         send(world, ends, jobs)
     assert len(world.fold.claims) == 1
@@ -330,12 +330,12 @@ def test_a_release_is_refused_while_yarn_shows_the_application(
 ) -> None:
     with pytest.raises(SendFailed):
         send(world, dies_while_sending, jobs)
-    monkeypatch.setattr(application_state, "running_ids", lambda *_: ["application_17_0001"])
+    monkeypatch.setattr(yarn_client, "running_ids", lambda *_: ["application_17_0001"])
     with pytest.raises(SenderAlive, match="yarn application -kill application_17_0001"):
         release_claim(
             world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r"
         )
-    monkeypatch.setattr(application_state, "running_ids", lambda *_: [])
+    monkeypatch.setattr(yarn_client, "running_ids", lambda *_: [])
     release_claim(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
     assert world.fold.claims == {}
 
@@ -345,7 +345,7 @@ def test_an_application_of_another_engine_is_never_known_to_have_ended(
 ) -> None:
     """Nor is its claim released: its driver might send beside the next one."""
     with monkeypatch.context() as patched:
-        patched.setattr(cluster_mode, "MASTER", "later")
+        patched.setattr(yarn_cluster, "MASTER", "later")
         with pytest.raises(SendFailed):
             send(world, dies_while_sending, jobs)
     monkeypatch.undo()
@@ -383,7 +383,7 @@ def test_a_release_withdraws_the_job(
         patched.setattr(LocalStore, "delete", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             send(world, killed, jobs)
-    monkeypatch.setattr(application_state, "running_ids", away)
+    monkeypatch.setattr(yarn_client, "running_ids", away)
     (open_claim,) = world.fold.claims.values()
     place = LocalStore(world.home / "lake/out")
     job = Attempt(open_claim.plan_id, 0, open_claim.attempt).directory + JOB

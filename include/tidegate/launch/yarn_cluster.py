@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tidegate.core.locations import find_scheme
@@ -22,10 +23,10 @@ from tidegate.errors import ConfigurationError, LakeUnavailable, StageFailed
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import application_state, hadoop_credentials, spark_home
-from tidegate.launch.application_state import Ask
+from tidegate.launch import hadoop_credentials, spark_home, yarn_client
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
+from tidegate.launch.yarn_client import Ask
 from tidegate.runs.engine_protocol import Ended, Unknown
 from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.answers import DRIVER, FAILURE, IN_LAKE, JOB
@@ -65,9 +66,21 @@ def configuration_directory() -> str:
     )
 
 
-def ask_cluster(ask: Ask) -> None:
-    """Ask the resource manager for an application that nobody has. OSError without an answer."""
-    application_state.tagged("tidegate-doctor", ask)
+def ask_cluster(spark: SparkConnection) -> str:
+    """Return what answers for a master. OSError if nothing does; both name the configuration.
+
+    ConfigurationError if no variable leads to the cluster.
+    """
+    directory = configuration_directory()
+    try:
+        ask = yarn_client.application_client(spark.home or spark_home.home())
+        yarn_client.tagged("tidegate-doctor", ask)  # a tag that no application has
+    except OSError as error:
+        raise OSError(
+            f"the resource manager does not answer: {error}; start it, or correct yarn-site.xml in "
+            f"{directory}"
+        ) from error
+    return f"the resource manager answers (deploy mode {spark.deploy_mode}, {directory})"
 
 
 def identify_application(attempt: Attempt) -> dict[str, str]:
@@ -192,7 +205,7 @@ def end(
     withdraw(attempt, store)
     named = store.get(attempt.directory + DRIVER)
     try:
-        ask = application_state.application_client(home or spark_home.home())
+        ask = yarn_client.application_client(home or spark_home.home())
     except ConfigurationError as error:
         return Unknown(str(error)) if named else Ended()
     if named is None:
@@ -208,7 +221,7 @@ def _awaited(
     deadline, said = time.monotonic() + patience, set[str]()
     while True:
         _kill(tag, ask, said)
-        why = application_state.not_ended(tag, driver, ask)
+        why = yarn_client.not_ended(tag, driver, ask)
         if why is None or time.monotonic() > deadline:
             return why
         if why not in said:
@@ -220,11 +233,11 @@ def _awaited(
 def _kill(tag: str, ask: Ask, said: set[str]) -> None:
     """End the applications with a tag. Log why that fails if it is not `said` yet."""
     try:
-        for each in application_state.kill_applications(tag, ask):
+        for each in yarn_client.kill_applications(tag, ask):
             logger.warning("%s: killed: no process waits for it", each)
     except OSError as error:
         if (why := str(error)) not in said:
-            logger.warning("%s may still run: %s", application_state.tagged_name(tag), why)
+            logger.warning("%s may still run: %s", yarn_client.tagged_name(tag), why)
             said.add(why)
 
 
@@ -234,8 +247,8 @@ def running_applications(tag: str, home: Path | None) -> list[str]:
     It is empty if YARN cannot be asked: an operator's decision needs no proof of death.
     """
     try:
-        ask = application_state.application_client(home or spark_home.home())
-        found = application_state.running_ids(tag, ask)
+        ask = yarn_client.application_client(home or spark_home.home())
+        found = yarn_client.running_ids(tag, ask)
     except (OSError, ConfigurationError) as error:
         logger.warning(
             "YARN cannot be asked whether the application with the tag %s runs: %s", tag, error
@@ -250,7 +263,7 @@ def left_behind(store: Store, plan_id: str) -> list[str]:
     ours = {attempt.directory + name for attempt in staged for name in (JOB, DRIVER)}
     tags = {_tag(attempt) for attempt, files in staged.items() if ours & {f.path for f in files}}
     return [
-        f"plan {plan_id}: {application_state.tagged_name(tag)} may still run: its submitter was "
+        f"plan {plan_id}: {yarn_client.tagged_name(tag)} may still run: its submitter was "
         "killed. It does no harm, and what it finishes is kept"
         for tag in sorted(tags)
     ]
@@ -290,7 +303,7 @@ def _for_yarn(
             "spark.pyspark.driver.python": python,
         },
         env={**env, _CREDENTIALS: str(_credentials(given)), "TIDEGATE_UNSET": _KEPT_BY_YARN},
-        tag=name,
+        kill=partial(yarn_client.kill_tagged, name, Path(env["SPARK_HOME"])),
     )
 
 

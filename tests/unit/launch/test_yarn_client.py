@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.launch import application_state
-from tidegate.launch.application_state import (
+from tidegate.launch import yarn_client
+from tidegate.launch.yarn_client import (
     YarnApplication,
     application_client,
     kill_applications,
@@ -228,6 +228,6 @@ def test_the_client_is_started_by_spark(tmp_path: Path) -> None:
 def test_a_client_that_fails_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str
 ) -> None:
-    monkeypatch.setattr(application_state, "CLIENT_TIMEOUT", 0.1 if "sleep" in script else 30)
+    monkeypatch.setattr(yarn_client, "CLIENT_TIMEOUT", 0.1 if "sleep" in script else 30)
     with pytest.raises(OSError, match=says):
         application_client(spark(tmp_path, script))(["application", "-list"])

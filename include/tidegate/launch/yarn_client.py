@@ -104,6 +104,15 @@ def kill_applications(tag: str, ask: Ask) -> list[str]:
     return found
 
 
+def kill_tagged(tag: str, spark_home: Path, log: Callable[[str], None]) -> None:
+    """End the applications with a tag, and log each. Log why, if YARN does not answer."""
+    try:
+        for each in kill_applications(tag, application_client(spark_home)):
+            log(f"{each}: killed")
+    except OSError as error:
+        log(f"{tagged_name(tag)} may still run: {error}")
+
+
 def not_ended(tag: str, driver: Container, ask: Ask, look_up: LookUp | None = None) -> str | None:
     """Return why the application of an attempt is not proven to have ended. None is the proof.
 

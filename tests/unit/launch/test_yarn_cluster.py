@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +19,11 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError, StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
-from tidegate.launch import application_state, spark_home
-from tidegate.launch.cluster_mode import (
+from tidegate.launch import spark_home, yarn_client
+from tidegate.launch.spark_connection import LOCAL, SparkConnection
+from tidegate.launch.spark_submit import killed_on_error, submit
+from tidegate.launch.submission import Submission
+from tidegate.launch.yarn_cluster import (
     ClusterApplication,
     identify_application,
     left_behind,
@@ -27,9 +31,6 @@ from tidegate.launch.cluster_mode import (
     refuse_cluster_mode,
     withdraw,
 )
-from tidegate.launch.spark_connection import LOCAL, SparkConnection
-from tidegate.launch.spark_submit import killed_on_error, submit
-from tidegate.launch.submission import Submission
 from tidegate.spark.answers import DRIVER, FAILURE, JOB
 from tidegate.spark.job_files import JobFile
 
@@ -175,11 +176,11 @@ def test_the_application_is_tagged_and_never_tried_again(
         "spark.yarn.submit.waitAppCompletion": "false",
     }
     done = sent(replace(given, conf={**given.conf, **own}), store)
-    assert done.tag == "tidegate-a_1-f00d"
+    assert done.kill is not None
     assert done.conf["spark.yarn.tags"] == "team-a,tidegate-a_1-f00d"
     assert done.conf["spark.yarn.maxAppAttempts"] == "1"
     assert done.conf["spark.yarn.submit.waitAppCompletion"] == "true"
-    assert given.tag is None
+    assert given.kill is None
 
 
 def test_paths_of_this_machine_stay_here(given: Submission, store: LocalStore) -> None:
@@ -281,12 +282,12 @@ def test_an_error_kills_the_application_and_stays_the_error(
 ) -> None:
     """The end of spark-submit would not end it; in client mode it does."""
     said: list[str] = []
-    tagged = replace(given, tag="tidegate-a1")
+    tagged = replace(given, kill=partial(yarn_client.kill_tagged, "tidegate-a1", Path("/spark")))
     for yarn, line in (
         (Yarn(), "application_17_0001: killed"),
         (Yarn(away=True), "the YARN application with the tag tidegate-a1 may still run: no answer"),
     ):
-        monkeypatch.setattr(application_state, "kill_applications", yarn.kill)
+        monkeypatch.setattr(yarn_client, "kill_applications", yarn.kill)
         with pytest.raises(type(error)) as raised, killed_on_error(tagged, said.append):
             raise error
         assert raised.value is error
@@ -303,11 +304,12 @@ def test_an_ended_spark_submit_kills_its_application(
     given: Submission, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(application_state, "kill_applications", (yarn := Yarn()).kill)
+    monkeypatch.setattr(yarn_client, "kill_applications", (yarn := Yarn()).kill)
     fails = tmp_path / "spark-submit"
     fails.write_text("#!/bin/sh\nexit 1\n")
     fails.chmod(0o755)
-    tagged = replace(given, binary=str(fails), tag="tidegate-a1")
+    kill = partial(yarn_client.kill_tagged, "tidegate-a1", Path("/spark"))
+    tagged = replace(given, binary=str(fails), kill=kill)
     with pytest.raises(StageFailed):
         submit(tagged, master="yarn", log=lambda _: None)
     assert yarn.killed == ["tidegate-a1"]
