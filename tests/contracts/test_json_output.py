@@ -203,8 +203,8 @@ def test_status_json(spec, store, monkeypatch):
             None,
             {
                 "reason": "no such topic", "was": FLIGHTS_ID,
-                "fix": "if it exists, grant this user READ on it (it may not DESCRIBE it any "
-                "more); else create it again (`kafka-topics.sh --create --topic flights …`), or, "
+                "fix": "if it exists, grant this user READ on it (its right to DESCRIBE it is "
+                "gone); else create it again (`kafka-topics.sh --create --topic flights …`), or, "
                 "if it is gone for good, take it out of `topics` or `assign`, or add it to "
                 "`exclude`; its rows stay in the lake",
             },

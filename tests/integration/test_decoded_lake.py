@@ -147,7 +147,7 @@ def test_ten_windows(user: Terminal, broker: Broker, topic: Callable[..., str]) 
         ),
         ("id INT, time TIMESTAMP", "column at TIMESTAMP is gone"),
         ("id STRING, at TIMESTAMP", "column id was INT and is STRING"),
-        (None, "its records were decoded, and are not any more"),
+        (None, "its records were decoded, and no longer are"),
     ],
 )
 def test_a_change_that_is_refused(

@@ -222,7 +222,7 @@ def test_a_token_that_was_cancelled_meanwhile_is_named(
     gate.touch()
     _, err = process.communicate(timeout=120)
     assert process.returncode == 4, err
-    assert "is not accepted any more: it was cancelled; a retry obtains a new one" in err
+    assert "is no longer accepted: it was cancelled; a retry obtains a new one" in err
     assert terminal.json("run", "in", "--run-id", "r")["rows"] == 500
     assert tokens_at(spark, clusters[0]) == []
 

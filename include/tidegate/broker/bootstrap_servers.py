@@ -1,4 +1,4 @@
-"""How a client finds its first broker: among several addresses, one that is alive."""
+"""How a client finds its first broker: an address that answers, among several."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def addresses(kafka: KafkaSettings) -> list[Address]:
 def arguments(kafka: KafkaSettings) -> dict[str, Any]:
     """Return the arguments of a kafka-python client by which it finds a broker.
 
-    It draws one address after another. One that is silent would have all of the time, and one that
-    is drawn again after it refused would be waited for, twice as long after each refusal.
+    It draws one address after another. Without limits a silent address would take all of the time,
+    and the wait for an address that refuses would double with each refusal.
     """
     return {
         "bootstrap_servers": ",".join(

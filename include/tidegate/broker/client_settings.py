@@ -113,7 +113,7 @@ class KafkaSettings:
             return tls.context(self.extra)
 
     def unchecked_context(self) -> ssl.SSLContext | None:
-        """Return one that accepts any broker, for a connection by which nothing is sent.
+        """Return a context that accepts any broker, for a connection that sends nothing.
 
         It shows the client's certificate, as the broker may demand. None without TLS.
         """

@@ -24,7 +24,7 @@ def epoch_ends(
     """Return, by (topic, partition), the offset at which a leader epoch ends in the log now.
 
     All that a client could read while that epoch was the latest is below its end, unless the log
-    was truncated since. Partitions of which the broker does not know it are missing. Raises
+    was truncated since. Partitions whose broker does not know it are missing. Raises
     BrokerError for a partition without a leader: it may have been truncated.
     """
     if not epochs:

@@ -179,8 +179,8 @@ class TokenProvider:
     def token(self) -> str:
         """Return a valid token.
 
-        Raises NotAuthenticated if there is none to be had with these settings. BrokerUnreachable
-        if it may be had later; ConfigurationError.
+        Raises NotAuthenticated if these settings are refused, BrokerUnreachable if a retry may
+        help, and ConfigurationError.
         """
         with self._lock:
             if time.monotonic() >= self._until:

@@ -92,7 +92,7 @@ def decoding_of_topic(declared: Mapping[str, Decoding], topic: str) -> Decoding 
 def changes(old: Decoding, new: Decoding | None) -> list[str]:
     """Return why rows of `new` cannot stand beside rows of `old`. Nothing if they can."""
     if new is None:
-        return ["its records were decoded, and are not any more: keep `decode` for it"]
+        return ["its records were decoded, and no longer are: keep `decode` for it"]
     found = schema.column_changes(old.columns, new.columns)
     for column, before in old.decoders.items():
         now = new.decoders.get(column)

@@ -160,8 +160,8 @@ class Tile:
 def tiles_of(n: int, ranges: Iterable[OffsetRange], files: Iterable[LakeFile]) -> list[Tile]:
     """Cut a commit's ranges at the first offsets of its files' parts.
 
-    Not those of a topic of which files have offsets between one another's: they are replaced
-    together.
+    Ranges of a topic are not cut if its files have offsets between one another's: such files are
+    replaced together.
     """
     by_partition: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
     by_topic: dict[str, set[str]] = {}

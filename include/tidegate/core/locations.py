@@ -98,5 +98,5 @@ def location_complaint(path: str) -> str | None:
 
 
 def unsafe(url: str) -> list[str]:
-    """Return the characters of a URL of which obstore, Spark and pyarrow make different keys."""
+    """Return the characters of a URL that obstore, Spark and pyarrow encode differently."""
     return sorted(set(re.findall(r"[\s%?#]", url)))

@@ -33,7 +33,7 @@ class Reason(StrEnum):
 
 
 FIXES = {
-    Reason.NO_TOPIC: "if it exists, grant this user READ on it (it may not DESCRIBE it any more); "
+    Reason.NO_TOPIC: "if it exists, grant this user READ on it (its right to DESCRIBE it is gone); "
     "else create it again (`kafka-topics.sh --create --topic {topic} …`), or, if it is gone for "
     "good, take it out of `topics` or `assign`, or add it to `exclude`; its rows stay in the lake",
     Reason.RECREATED: "`tidegate offsets adopt {pipeline} {topic} --reason …`, or give the topic a "

@@ -27,7 +27,7 @@ class Live:
 class Dates:
     """The records of all topics in the run's data interval: one run of a backfill over dates.
 
-    It is the same work as the scheduled run of that interval. The one that is planned first counts.
+    It is the same work as the scheduled run of that interval. Whichever is planned first counts.
     """
 
     lane: ClassVar[str] = "backfill"

@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Spark's own names have no othe
 _NO_CHARACTER = re.compile("[\ufdd0\ufdd1]")  # marks of the parsers
 _MOST_DIGITS = 38
 DEEPEST = 30
-_ASKED, _OFFERED = 20, 200  # names of which the nearest is looked for, and among how many
+_ASKED, _OFFERED = 20, 200  # names whose nearest is looked for, and among how many
 
 
 @dataclass(frozen=True)

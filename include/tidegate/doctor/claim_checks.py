@@ -91,8 +91,8 @@ def check_target(spec: Egress, kafka: KafkaCluster) -> Iterator[Line]:
     if auto_creates(kafka):
         yield ok(
             "target",
-            "the brokers make missing topics (auto.create.topics.enable): one that is deleted "
-            "while rows are sent to it comes back, and the run ends with IdentityChanged",
+            "the brokers make missing topics (auto.create.topics.enable): a topic that is "
+            "deleted while rows are sent to it comes back, and the run ends with IdentityChanged",
         )
 
 

@@ -94,7 +94,9 @@ def check_clock(store: Store) -> Iterator[Line]:
     skew = abs(now - modified) if modified else 0.0
     says = f"the lake's clock and this one differ by {skew:.0f} s"
     if skew > _TOO_SKEWED:
-        yield failure("lake clock", says, "set both by NTP: the sweeper goes by the age of files")
+        yield failure(
+            "lake clock", says, "set both by NTP: the sweeper compares the age of files with it"
+        )
     elif skew > _SKEW:
         yield warning("lake clock", says, "set both by NTP")
     else:

@@ -19,7 +19,7 @@ from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 
 _LATE = (
     "committed to the lake after later offsets of its partition were sent: order: strict, or a "
-    "compacted target, does not take it behind them. `tidegate replay` sends it all the same, "
+    "compacted target, does not take it behind them. `tidegate replay` still sends it, "
     "`tidegate release --late --how declare-sent` counts it as sent"
 )
 _SENT_BEFORE = "sent before, with other content: --resend sends it again"

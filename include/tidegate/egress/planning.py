@@ -226,8 +226,9 @@ def _replay(run: EgressRun) -> dict[str, Any] | None:
 
 
 def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
-    """Raise ConfigurationError if the path's fixed part is above or below one that files were sent
-    from: the same files would get other names, and be sent again.
+    """Raise ConfigurationError if the fixed part of the path is above or below an earlier one.
+
+    The files that were sent from there would get other names, and be sent again.
     """
     spec = opened.run.spec
     if spec.source.path is None:

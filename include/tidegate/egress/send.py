@@ -201,7 +201,7 @@ def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) 
 def _late_partitions(
     opened: OpenRun[EgressRun], plan: Plan, lake: SourceLake, claim: Claim, target: TargetSurvey
 ) -> tuple[str, ...]:
-    """Return the `<topic id>/<partition>` of which later offsets were sent already.
+    """Return each `<topic id>/<partition>` whose later offsets were sent already.
 
     Checked after the claim, which keeps other runs from sending these partitions. PlanDead if their
     order must be kept: the next plan excludes them.
@@ -329,7 +329,7 @@ def _refuse_changed_files(plan: Plan, stores: Stores) -> None:
 
 
 def check_same_target(run: EgressRun, plan: Plan) -> TargetSurvey:
-    """Survey the target again. IdentityChanged if it is not the one that was planned."""
+    """Survey the target again. IdentityChanged if it is not the planned one."""
     now = surveyed_target(run, make=False)
     planned = {topic: each.topic_id for topic, each in (plan.target or {}).items()}
     found = {topic: state.topic_id for topic, state in now.topics.items()}

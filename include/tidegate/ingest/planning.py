@@ -80,7 +80,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
         if current.plan.replay is not None:
             raise ReplayRefused(
                 f"pipeline {run.spec.name!r}: replay {current.plan.replay['id']!r}, plan "
-                f"{current.plan.id}, cannot be carried out any more: {cause}. To read the "
+                f"{current.plan.id}, can no longer be carried out: {cause}. To read the "
                 "window again, start a replay with a new id",
                 plan_id=current.plan.id,
             )

@@ -25,7 +25,7 @@ def start_offsets(
 
     Of a topic that the ledger knows, these are only partitions that `assign` names. `seen` has the
     partitions that the pipeline reads. What users should know is added to `notices`. Raises
-    ConfigurationError, with all partitions of which `start` says nothing, or nothing possible.
+    ConfigurationError, with all partitions for which `start` says nothing, or nothing possible.
     """
     new = {topic: marks for topic in run.topics if (marks := _new(run.spec, fold, seen, topic))}
     start = run.spec.start

@@ -29,7 +29,7 @@ class Upload:
 
 
 class Buckets:
-    """Buckets of which obstore can do everything. A kind that needs more is a subclass."""
+    """Buckets for which obstore does everything. A kind that needs more is a subclass."""
 
     def open(self, url: str) -> Obstore:
         """Open a URL. ConfigurationError if the environment describes the place wrongly."""

@@ -27,7 +27,7 @@ def make(store: Store, pipeline: str, ledger: Ledger) -> int:
 def make_if_due(store: Store, pipeline: str, ledger: Ledger) -> None:
     """Make a checkpoint if the ledger was opened with DUE entries after the newest one.
 
-    A checkpoint only saves time: one that cannot be written fails no run.
+    A checkpoint only saves time: if it cannot be written, no run fails.
     """
     if ledger.fold.n - ledger.checkpoint < DUE:
         return

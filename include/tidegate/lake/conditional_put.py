@@ -23,7 +23,7 @@ class _Conflict(BaseError):
     reraise=True,
 )
 def create_object(store: Obstore, path: str, data: bytes) -> bool:
-    """Create an object. Return whether the one that exists then has these bytes.
+    """Create an object. Return whether the object then has these bytes.
 
     obstore raises AlreadyExistsError for two answers of S3: 412, the object exists, and 409
     (ConditionalRequestConflict), another request for this key was in progress and may have failed.

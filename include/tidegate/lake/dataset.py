@@ -102,8 +102,9 @@ class Lake:
         """Return SQL that creates a view of the directory `data/`, named as the pipeline.
 
         `engine` is `duckdb`, `spark`, or `trino`: a table of its Hive connector. It also shows
-        later commits. It may miss one that is not placed yet, and shows rows twice while a replay
-        replaces them. ConfigurationError for files in directories by different `partition_by`.
+        later commits. It may miss a commit that is not placed yet, and shows rows twice while a
+        replay replaces them. ConfigurationError for files in directories by different
+        `partition_by`.
         """
         levels = {
             tuple(each.partition("=")[0] for each in file.final.split("/")[1:-1])

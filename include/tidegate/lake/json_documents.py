@@ -54,7 +54,7 @@ def loads(data: bytes, uri: str, number: int = FORMAT) -> Any:
     if found < number:
         raise OtherFormat(
             f"{uri} was written by an older Tidegate (format {found}; this version reads {number}),"
-            " of which there was no release: begin a new lake, and read the topics again"
+            " which was never released: begin a new lake, and read the topics again"
         )
     if found > number:
         raise too_new(uri, f"format {found}; this version reads {number}")

@@ -81,7 +81,7 @@ class Ledger:
     def refresh(self) -> Fold:
         """Fold the entries that were added since.
 
-        LedgerCorrupt names the one that is wrong, OtherFormat one of a newer release.
+        LedgerCorrupt names the wrong entry, OtherFormat an entry of a newer release.
         """
         while (data := self._store.get(layout.entry(self.fold.n + 1))) is not None:
             self._add(data)
@@ -209,7 +209,7 @@ class Ledger:
         return KINDS[kind].from_json(form)
 
     def _check_unchanged(self, n: int, digest: str) -> None:
-        """Refuse a ledger of which an entry, of a checkpoint or read before, was changed."""
+        """Refuse a ledger if an entry was changed that was read before, or is in a checkpoint."""
         if not n:
             return
         data = self._store.get(layout.entry(n))

@@ -149,7 +149,7 @@ def recent_replacements(store: Store, fold: Fold) -> list[int]:
 def kept_files(store: Store, ledger: Ledger) -> set[str]:
     """Return the final names of replaced files that stay under `data/` for now.
 
-    Without those of which the manifest is lost or damaged: `verify` reports that.
+    Files whose manifest is lost or damaged are not among them: `verify` reports that.
     """
     kept: set[str] = set()
     for n in recent_replacements(store, ledger.fold):
@@ -161,7 +161,7 @@ def kept_files(store: Store, ledger: Ledger) -> set[str]:
 
 def _is_settled(store: Store, fold: Fold, n: int, keep: int) -> bool:
     """Return whether what commit `n` replaces was due so long ago that no copy is in progress."""
-    if keep or n not in fold.live:  # one that was replaced itself may never have been placed
+    if keep or n not in fold.live:  # if it was replaced itself, it may never have been placed
         return _is_due(store, n, keep + int(LATE))
     placed = store.modified(layout.placed(n))
     return placed is not None and time.time() - placed >= LATE
@@ -210,8 +210,9 @@ def _replaced(store: Store, ledger: Ledger, n: int) -> Iterator[tuple[int, int, 
 
 
 def _delete_replaced(store: Store, ledger: Ledger, n: int, *, clear: bool = False) -> None:
-    """Delete the replaced files that are due; with `clear`, mark the commits of which none can come
-    back, the oldest first.
+    """Delete the replaced files that are due, the oldest first.
+
+    With `clear`, mark the commits whose files can no longer come back.
     """
     for m, keep, files in sorted(_replaced(store, ledger, n), key=lambda each: each[0]):
         if not _is_due(store, m, keep):

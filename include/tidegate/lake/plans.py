@@ -122,7 +122,7 @@ def finish(store: Store, plan_id: str) -> None:
 def freeze_plan(
     store: Store, run_key: str, plan: Plan, generation: int, *, note: Mapping[str, Any]
 ) -> Frozen:
-    """Make `plan` the run's plan of this generation, or return the one that was first.
+    """Make `plan` the run's plan of this generation, or return the one that exists.
 
     `note` (watermarks, time, run) is not part of the plan. It is kept beside it; of a plan without
     work in the run's pointer, because all runs of a date that find nothing have the same plan.

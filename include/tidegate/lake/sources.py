@@ -157,7 +157,7 @@ def _unknown_to_spark(column: pq.ColumnSchema) -> str | None:
 
 
 def beginning(source: SourceFiles, name: str, size: int) -> bytes:
-    """Return at most so many bytes of a file's beginning. None of one that cannot be read now."""
+    """Return at most so many bytes of a file's beginning. No bytes if it cannot be read now."""
     try:
         with source.open(name) as file:
             return file.read(size)

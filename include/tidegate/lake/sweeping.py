@@ -162,7 +162,7 @@ def _unverified(store: Store, copies: Sequence[LakeFile]) -> str | None:
 def _remove(
     store: Store, attempt: Attempt, files: Sequence[Listed], why: str, swept: Swept
 ) -> None:
-    """Delete an attempt's files; of one that can never be committed, its manifest too."""
+    """Delete an attempt's files, and its manifest if it can never be committed."""
     manifests = [] if why == "placed" else [attempt.manifest_path]
     store.delete(*manifests, *(listed.path for listed in files))
     store.prune(attempt.directory)

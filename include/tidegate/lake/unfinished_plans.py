@@ -1,4 +1,4 @@
-"""Plans of which a chunk may still be committed."""
+"""Plans with a chunk that may still be committed."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def publish_unfinished(
     """Commit what other runs have sealed and not published. Return whether anything was.
 
     A run that is still working on such a plan finds its chunk committed. A plan that cannot be
-    published now is logged and stays unfinished. Raises transient errors, because of which nothing
-    that is sealed may be given up, and OtherFormat.
+    published now is logged and stays unfinished. Raises OtherFormat, and
+    transient errors: after such an error nothing that is sealed may be given up.
     """
     before = ledger.fold.n
     listed = store.each(lambda plan: attempts.staged_files(store, plan.id), unfinished)

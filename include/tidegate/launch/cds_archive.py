@@ -18,7 +18,7 @@ _KEPT = 3  # archives of 170 MB: this one, and those of other environments on th
 
 
 def find_archive() -> Path | None:
-    """Return the archive for this JDK and this class path, if there is one that may be read."""
+    """Return the archive for this JDK and this class path, if it exists and may be read."""
     key = archive_key()
     with contextlib.suppress(OSError):
         for archive in _directory().glob(f"{key}-*.jsa"):

@@ -55,8 +55,8 @@ def for_master(given: Submission, master: str) -> Submission:
     """For a local master, remove the jars that only executors on other machines need, and let
     Spark open local files without a shell.
 
-    Raises ConfigurationError for one that retries tasks (`local[2,4]`) which must run once: it
-    overrides `spark.task.maxFailures`.
+    Raises ConfigurationError for a master that retries tasks (`local[2,4]`) if each must run once:
+    it overrides `spark.task.maxFailures`.
     """
     if given.kafka:
         tokens = token_settings.tokens_of([given.kafka])

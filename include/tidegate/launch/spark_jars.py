@@ -24,7 +24,7 @@ _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)-(\d+\.\d+)\b")
 def lock(library: SparkLibrary, home: Path | None) -> str:
     """Return the lock with the jars of a library for a Spark. None is the installed one.
 
-    Raises ConfigurationError if there is none.
+    Raises ConfigurationError if that Spark has no lock.
     """
     found = _lock(library, home)
     if not jars.is_lock(found):

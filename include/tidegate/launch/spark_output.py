@@ -58,9 +58,9 @@ _NO_START = re.compile(r"^(Error|Invalid|Unrecognized|Improperly|Could not)\b")
 class SparkOutput:
     """The output of one application.
 
-    `path` is the file with all of it, readable by its owner only. It is None if there is none (no
-    space or no home directory, say), and then every line is shown. `causes` are the lines that may
-    name why it failed.
+    `path` is the file with all of it, readable by its owner only. It is None if no file could be
+    written (no space, no home directory), and then every line is shown. `causes` are the lines that
+    may name why it failed.
     """
 
     def __init__(self, name: str) -> None:

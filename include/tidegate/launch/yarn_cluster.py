@@ -44,7 +44,7 @@ _KEYTABS = ("spark.kerberos.keytab", "spark.yarn.keytab")
 _OF_THIS_MACHINE = (
     "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "TIDEGATE_PYTHONPATH", "SPARK_DIST_CLASSPATH",
 )  # fmt: skip
-# Spark's client writes them into the application's configuration, of which YARN keeps a copy.
+# Spark's client writes them into the application's configuration. YARN keeps a copy of it.
 _KEPT_BY_YARN = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN"
 # Of YARN: at most 100 characters of ASCII. The resource manager makes them lower case by default.
 _TAG = re.compile(r"[a-z0-9_-]{1,91}")
@@ -198,9 +198,9 @@ def end(
 ) -> Ended | Unknown:
     """End the application of an attempt whose submitter is gone, and wait for the proof.
 
-    A driver names its container before it reads its job. With the job withdrawn, one that has not
-    named itself by now sends nothing, whether YARN starts it or not. `home` is the Spark with whose
-    client YARN is asked. None: the installed one.
+    A driver names its container before it reads its job. With the job withdrawn, a driver that has
+    not named itself by now sends nothing, whether YARN starts it or not. `home` is the Spark with
+    whose client YARN is asked. None: the installed one.
     """
     withdraw(attempt, store)
     named = store.get(attempt.directory + DRIVER)

@@ -23,7 +23,7 @@ except ImportError:  # Airflow 3.1. The later ones warn of the core's in the log
     from airflow.exceptions import AirflowSkipException as AirflowSkipException
 
     class AirflowSecretsBackendAccessDenied(Exception):  # type: ignore[no-redef]
-        """Raised by nothing: in Airflow 3.1 a denied connection looks like one that is missing."""
+        """Raised by nothing: in Airflow 3.1 a denied connection looks like a missing one."""
 
 
 def ends_with_the_task(operator: type) -> dict[str, bool]:

@@ -233,11 +233,11 @@ nothing if it is done.
 **Ingest**: the window is read from Kafka again, with the pipeline's current settings; one ledger
 entry a chunk replaces the old files by the new ones, and the old ones are deleted. Queries by the
 ledger see each row exactly once at any time. A window that cuts files is refused, naming the
-nearest one that does not; so is a window that has partly expired in Kafka.
+nearest window that cuts none. So is a window that has partly expired in Kafka.
 
 **Egress** from a lake: the window is sent again from the lake to the pipeline's target, all of it
-or the rows that match `where`. A window that is not fully in the lake is refused; Kafka need not
-have it any more.
+or the rows that match `where`. A window that is not fully in the lake is refused. Kafka need not
+have it.
 
 **Egress** of files: those that were sent are sent again, by names or globs, or by when they were
 sent. A file that is gone or has changed since is refused.

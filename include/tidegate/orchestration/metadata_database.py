@@ -22,7 +22,7 @@ _airflow_lock = RLock()  # while Airflow is imported and stdout is redirected
 
 
 class StoredVariables:
-    """The Variables in the environment's Airflow database. NeedsAirflow if there is none.
+    """The Variables in the environment's Airflow database. NeedsAirflow without it.
 
     Airflow is imported in the methods, because it takes seconds and configures logging.
     """

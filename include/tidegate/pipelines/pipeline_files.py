@@ -25,7 +25,7 @@ ALLOWED = "TIDEGATE_VARIABLES"
 """The variable that lists further names, with commas, beside those that begin with TIDEGATE_."""
 # Texts that may come from data, or are SQL: a column can have the name `${X}`.
 _NOT_EXPANDED = (("decode",), ("columns",), ("order_by",), ("source", "columns"))
-# Settings, of which `${X}` is one whose variable is not set.
+# Their values are judged as settings: `${X}` is then a value whose variable is not set.
 _JUDGED = {"options", "conf", "producer"}
 _LEFT = "holds ${…} after it was expanded: defaults and values are not expanded again"
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
@@ -340,7 +340,7 @@ def _is_allowed(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def _value(variable: re.Match[str], environ: Mapping[str, str], unset: str | None = None) -> str:
-    """Return the value of a variable; of one that is not set `unset`, or the text itself."""
+    """Return the value of a variable. If it is not set: `unset`, or the text itself."""
     name, default = variable["name"], variable["default"]
     if variable["escape"]:
         return variable[0][1:] if unset is None else ""

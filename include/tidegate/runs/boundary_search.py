@@ -39,11 +39,11 @@ class Topic:
 def resolve_boundaries(
     topic: Topic, times: list[datetime], complaints: list[str]
 ) -> dict[datetime, Boundary]:
-    """Return the boundary of each time: the frozen one, or the one that would be frozen now.
+    """Return the boundary of each time: the frozen one, or what would be frozen now.
 
     In each partition it is the lowest offset of a record in Kafka or a row in the lake whose
-    timestamp is at or after the time. The end if there is none. Adds to `complaints` where staged
-    rows, expired in Kafka and not yet committed, could decide it. Writes nothing.
+    timestamp is at or after the time. The end without such a record. Adds to `complaints` where
+    staged rows, expired in Kafka and not yet committed, could decide it. Writes nothing.
     """
     found = {t: b for t in times if (b := _near(topic, t).frozen)}
     times = [t for t in times if t not in found]

@@ -107,7 +107,7 @@ class Engine(Protocol):
     def end(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> Ended | Unknown:
         """End an application whose submitter does not wait for it, and wait for the proof.
 
-        `identity` may be of another engine, or of one that is not known here: Unknown, never Ended.
+        For the identity of another engine, or of an unknown one: Unknown, never Ended.
         """
 
     def running(self, identity: Mapping[str, str]) -> Sequence[str]:

@@ -30,7 +30,7 @@ def decode_samples(
     spark: SparkConnection,
     conf: Mapping[str, str],
 ) -> dict[str, pyarrow.Table]:
-    """Return the typed columns of records of topics, each of which has records and is in `decode`.
+    """Return the typed columns of records of topics. Each topic has records, and is in `decode`.
 
     A table has a row for each record, in their order: the columns of the decoding, `_undecodable`
     the last. It starts the connection's Spark on this machine, with `conf`, the pipeline's own

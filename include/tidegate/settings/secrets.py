@@ -85,7 +85,7 @@ def secrets_complaint(names: list[str]) -> str:
 
 
 def refers(name: str) -> bool:
-    """Return whether a setting of this name is one that may refer to a secret."""
+    """Return whether a setting of this name may refer to a secret."""
     return any(rule.fullmatch(name) for rule, _ in _REFERENCES[:-1])
 
 

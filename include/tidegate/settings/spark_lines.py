@@ -31,8 +31,8 @@ def is_partial(version: str) -> bool:
 def version_complaint(version: str, columns: Collection[str], *, is_typed: bool) -> str | None:
     """Return why a Spark cannot read files, or compute their columns. None: it can.
 
-    `*` among the columns is the row as JSON. `is_typed`: values of the files are texts, of which
-    types are made.
+    `*` among the columns is the row as JSON. `is_typed`: values of the files are texts that
+    become values of other types.
     """
     if is_partial(version) and (is_typed or "*" in columns):
         return (

@@ -73,7 +73,7 @@ def named(name: str, more: Iterable[Setting] = ()) -> tuple[Setting, ...]:
 
 
 def _in_spark(name: str, found: Sequence[Setting]) -> tuple[Setting, ...]:
-    """Return the answers to a setting of Spark of which `found` is in the table."""
+    """Return the answers to a setting of Spark. `found` are those of the table."""
     if secrets.named_secret(name):
         if not secrets.refers(name):
             return (_secret(name),)

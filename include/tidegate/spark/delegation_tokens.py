@@ -162,7 +162,7 @@ class Tokens:
         if not dead:
             logins = [each.login for each in self._tokens] or self._expected
             names = ", ".join(login.name for login in logins)
-            return f"the delegation token of {names} is not accepted any more: it was cancelled"
+            return f"the delegation token of {names} is no longer accepted: it was cancelled"
         return "; ".join(
             f"the delegation token of {each.login.name} expired at {_at(each.expiry)}"
             + (", the end of its maximum lifetime" if each.expiry > each.last - 1 else "")

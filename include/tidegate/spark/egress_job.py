@@ -28,8 +28,8 @@ class RowSource:
     `files` holds pairs. For files: the plan's name and the path by which Spark finds it; `counts`
     are the rows by name, where the footer has their number. For a lake: topic and data file;
     `window` selects rows, and `where`, if given, filters them. `counts` are then the rows of the
-    window by `<topic id>/<partition>`, and `late` are those partitions of which later offsets were
-    sent before; `largest` is the size of the largest record of the commits that hold the window.
+    window by `<topic id>/<partition>`, and `late` are the partitions whose later offsets were sent
+    before; `largest` is the size of the largest record of the commits that hold the window.
     """
 
     format: str

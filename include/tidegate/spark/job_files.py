@@ -105,7 +105,7 @@ def read_refusal(answers: ReadAnswer) -> TidegateError | None:
 
 @contextmanager
 def terminal_if_refused(read: ReadAnswer) -> Iterator[None]:
-    """Raise the error of which an application has answered that a retry would have it again.
+    """Raise the error that an application has answered, if a retry would end with it again.
 
     Its output does not decide: Airflow's operator returns none of it.
     """

@@ -90,7 +90,7 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
 
 
 def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
-    """Raise Refused for another Spark than the job is for, or one that cannot send its rows."""
+    """Raise Refused for another Spark than the job is for, or a Spark that lacks what it needs."""
     if job.spark and spark_lines.line(spark.version) != job.spark:
         raise Refused(
             f"the driver has Spark {spark.version}, and the Spark that has started it is of "

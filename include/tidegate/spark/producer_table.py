@@ -39,8 +39,8 @@ class _Record(NamedTuple):
 def before(spark: SparkSession, job: EgressJob, rows: int) -> Tables | None:
     """Look at the target before the first record. None if the plan is read back anyway.
 
-    Only of what is sent as a whole, by one process: a producer for all tasks, none of which is run
-    twice. `rows` are all that will be sent.
+    Only if all is sent by one process: one producer serves all tasks, and no task is run twice.
+    `rows` are all that will be sent.
     """
     partitions = sum(each.partitions for each in job.target.values())
     is_local = str(spark.sparkContext.master).partition("[")[0] == "local"

@@ -216,7 +216,7 @@ def _reason(job: EgressJob) -> Column:
             F.concat(F.lit("topic "), F.col("topic"), F.lit(" is not among target.topics")),
         )
         .when(
-            # Null: the array has no such key, and one that is null.
+            # Null: the array has no such key, and a null among its keys.
             F.col("headers").isNotNull()
             & F.array_contains(F.col("headers.key"), F.lit(_NO_KEY)).isNull(),
             F.lit("a header without a key"),

@@ -55,7 +55,7 @@ def ends(spark: SparkSession, job: EgressJob) -> Offsets:
             if first.get(tp) > since:
                 raise LogLost(
                     f"{topic}-{p}: its log starts at {first.get(tp)} and the plan was claimed at "
-                    f"{since}: what was sent in between cannot be seen any more. `tidegate "
+                    f"{since}: what was sent in between can no longer be seen. `tidegate "
                     "release` says whether to send all of it again, or to count it as sent"
                 )
             found.setdefault(topic, {})[p] = last.get(tp)
@@ -180,7 +180,7 @@ def records_of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> Data
     if found is None:
         return None
     # The header is the last of its name. An agent in the producer may append its own behind it.
-    behind = F.array_position(F.reverse(F.col("headers.key")), HEADER)  # 0: there is none
+    behind = F.array_position(F.reverse(F.col("headers.key")), HEADER)  # 0: no such header
     value = F.get("headers", F.size("headers") - behind.cast("int"))["value"]
     # Others may have written a header of this name, with anything in it.
     form = rf"\A{re.escape(job.plan_id)}:{NUMBERS}\z"

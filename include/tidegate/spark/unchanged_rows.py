@@ -19,7 +19,7 @@ _MOST_FILES = 64  # partitions, each with a digest, for which every row is asked
 
 
 def known(job: EgressJob) -> Inputs | None:
-    """Return what the look would find, of which no row is bad. None if that is not known.
+    """Return what the look would find, if no row is bad. None if that is not known.
 
     The ledger has the rows of each partition, and manifests the largest record. Tombstones are
     sent, a target that is not compacted takes any key, and each partition of the one topic has its
@@ -43,7 +43,7 @@ def known(job: EgressJob) -> Inputs | None:
     largest = records.largest_bytes(job, source.largest)
     partitions = {f"{source.topic_ids[r.topic]}/{r.partition}": r.partition for r in source.window}
     if largest > target[0].largest or max(partitions.values()) >= target[0].partitions:
-        return None  # the look says of which rows
+        return None  # the look says which rows
     return [
         {"file": file, "rows": rows, "bad": 0, "largest": largest,
          "placed": {partitions[file]: (rows, 0)}}

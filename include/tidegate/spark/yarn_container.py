@@ -39,7 +39,7 @@ def own(environ: Mapping[str, str] = os.environ) -> Container | None:
 def secret(jvm: Any) -> bytes:
     """Return the key that the submission gave to this application.
 
-    Raises ConfigurationError if there is none: it was lost on the way.
+    Raises ConfigurationError if the key was lost on the way.
     """
     users = jvm.org.apache.hadoop.security.UserGroupInformation
     credentials = users.getCurrentUser().getCredentials()

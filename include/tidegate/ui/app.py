@@ -142,7 +142,8 @@ def statuses(names: Iterable[str]) -> list[dict[str, Any]]:
 def _request(name: str) -> Future[dict[str, Any]]:
     """Return a status that is in progress or cached, else start reading it.
 
-    Each pair of connection and lake has its own threads, so that one that hangs delays no other.
+    Each pair of connection and lake has its own threads, so that a broker that hangs delays no
+    other.
     """
     with _lock:
         started, answer = answer_cache.get(name, (0.0, None))

@@ -55,7 +55,7 @@ def test_a_plan_has_each_decoding_once() -> None:
     [
         (JSON, Decoding(Decoder("json", "b STRING, c INT, a BIGINT")), None),
         (JSON, Decoding(Decoder("avro", "a INT, b STRING", options={"schema": "{}"})), None),
-        (JSON, None, "its records were decoded, and are not any more"),
+        (JSON, None, "its records were decoded, and no longer are"),
         (JSON, Decoding(Decoder("json", "a INT, b STRING", "v_")), "column a INT is gone"),
         (JSON, Decoding(key=Decoder("json", "a INT, b STRING")), None),
         (by_place("a INT, b STRING"), by_place("a INT, b STRING, c INT"), None),

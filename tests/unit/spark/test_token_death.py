@@ -99,7 +99,7 @@ def test_what_may_pass_is_left_as_it_is() -> None:
     [
         (-5, -5, r"expired at .* UTC, the end of its maximum lifetime; a retry obtains a new one"),
         (-5, 900, r"expired at [^,]* UTC; a retry obtains a new one"),
-        (900, 900, "is not accepted any more: it was cancelled; a retry obtains a new one"),
+        (900, 900, "is no longer accepted: it was cancelled; a retry obtains a new one"),
     ],
 )
 def test_a_dead_token_is_named(

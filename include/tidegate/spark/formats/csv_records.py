@@ -82,7 +82,7 @@ def rows(
 def records(lines: Iterable[bytes], dialect: Dialect) -> Iterator[Record]:
     """Yield the records of one file, from its lines without their ends, in order.
 
-    A line without a character, and one that begins with `comment`, is no record. Where a record
+    An empty line, or a line that begins with `comment`, is no record. Where a record
     ends depends on quotes alone: no record is made of the parts of a faulty one.
     """
     form = _Form(dialect)

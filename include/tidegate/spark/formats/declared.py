@@ -25,7 +25,7 @@ Check = Callable[[str], str | None]
 class RecordFormatBase:
     """Base of a format of keys and values. It is a `format_protocol.RecordFormat`.
 
-    `example` is of a schema, and `default` one that need not be given. With `by_place` fields are
+    `example` is of a schema, and `default` the schema if none is given. With `by_place` fields are
     told apart by their place. `keys` are its further keys in a pipeline's file, and `own_options`
     those of a decoder's `options`.
     """
@@ -42,7 +42,7 @@ class RecordFormatBase:
         return self.keys
 
     def fields(self, text: str) -> Fields:
-        """Return the fields of a schema. Raises SchemaError for one that does not fit."""
+        """Return the fields of a schema. Raises SchemaError if it does not fit."""
         return schema.parse_columns(text)
 
     def options(self, text: str, given: Mapping[str, str]) -> Mapping[str, str]:
