@@ -1,6 +1,6 @@
-"""The functions and options of each kind of pipeline: ingest and egress.
+"""The steps of each kind of pipeline: ingest and egress, as one class each.
 
-Commands, DAGs, tasks and the status page use this table. A function is imported when it is called,
+Commands, DAGs, tasks and the status page call them. A method imports its step when it is called,
 so that parsing a DAG file or printing a help text imports neither Kafka nor Spark nor Arrow.
 """
 
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tidegate.core.requests import Replay
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.pipelines import pipeline_files
-from tidegate.pipelines.spec import Egress, Ingest
 
 if TYPE_CHECKING:
     from tidegate.broker.kafka_cluster import KafkaCluster
@@ -25,65 +24,251 @@ if TYPE_CHECKING:
     from tidegate.launch.spark_connection import SparkConnection
     from tidegate.launch.spark_engine import Submit
     from tidegate.runs.engine_protocol import Engine
-    from tidegate.runs.run import EgressRun, Run
-    from tidegate.runs.spec_protocol import Spec
+    from tidegate.runs.run import EgressRun, Run, Senders
+    from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Spec
+    from tidegate.runs.steps import AnyPublished, EarlyEnd, Planned
 
 KafkaOf = Callable[["Spec"], "KafkaCluster"]
 """Returns the settings of a pipeline's Kafka connection."""
+Say = Callable[[str], None]
+"""Takes a line of progress."""
+AnySpec = TypeVar("AnySpec", "IngestSpec", "EgressSpec")
+ThisRun = TypeVar("ThisRun", "Run", "EgressRun")
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Flow:
-    """The functions of one kind of pipeline. `spec` and `run` are of that kind.
+class Flow(ABC, Generic[AnySpec, ThisRun]):
+    """The steps of one kind of pipeline."""
 
-    `spark_step` is the name of the step that starts Spark, and of its task. `option` is the one
-    option of a run that the other kind does not have. `publishes_partly`: a run may have chunks to
-    publish although its Spark step has failed.
-    """
+    kind: ClassVar[str]
+    spark_step: ClassVar[str]
+    """The name of the step that starts Spark, and of its task."""
+    option: ClassVar[str]
+    """The one option of a run that the other kind does not have."""
+    publishes_partly: ClassVar[bool]
+    """Whether a run may have chunks to publish although its Spark step has failed."""
 
-    kind: str
-    spark_step: str
-    option: str
-    publishes_partly: bool
-    new_run: Callable[..., Any]
-    """(spec, kafka, **settings): the run."""
-    replay: Callable[[Any, str | None, KafkaOf, Mapping[str, Any]], dict[str, Any]]
-    """(spec, topic, kafka_of, given): settings of a run that replays a window, or files."""
-    plan: Callable[..., Any]
-    """(run, replan=): the run's Planned, frozen if it had none."""
-    work: Callable[..., Any]
-    """(run, spark, submit): carry out the Spark step on a Spark connection."""
-    publish: Callable[..., Any]
-    """(run): commit what is sealed. The run's Published."""
-    verdict: Callable[..., None]
-    """(run): raise if chunks are missing, or partitions or files were excluded."""
-    run_all: Callable[..., Any]
-    """(run, spark, submit, replan=, on_planned=, on_published=, on_progress=): all steps;
-    Published."""
-    early_end: Callable[[Any], Any]
-    """(run): what a run that ended early leaves behind, as EarlyEnd."""
-    explain: Callable[[Any, SparkConnection, KafkaOf], dict[str, Any]]
-    """(run, spark, kafka_of): what the run would do."""
-    status: Callable[[Any, KafkaOf], dict[str, Any]]
-    """(spec, kafka_of): the document of `tidegate status --json`."""
-    verify: Callable[..., dict[str, Any]]
-    """(spec, store, kafka, say): the document of `tidegate verify --json`. `say` gets progress
-    lines."""
+    @abstractmethod
+    def new_run(self, spec: AnySpec, kafka: KafkaCluster, **settings: Any) -> ThisRun:
+        """Return a run, with its stores and an engine that starts no application."""
+
+    @abstractmethod
+    def replay(
+        self, spec: AnySpec, topic: str | None, kafka_of: KafkaOf, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the settings of a run that replays a window, or files."""
+
+    @abstractmethod
+    def plan(self, run: ThisRun, *, replan: bool = False) -> Planned:
+        """Return the run's plan. It is frozen now if the run had none."""
+
+    @abstractmethod
+    def work(self, run: ThisRun, spark: SparkConnection, submit: Submit) -> None:
+        """Carry out the Spark step on a Spark connection."""
+
+    @abstractmethod
+    def publish(self, run: ThisRun) -> AnyPublished:
+        """Commit what is sealed."""
+
+    @abstractmethod
+    def verdict(self, run: ThisRun) -> None:
+        """Raise if chunks are missing, or partitions or files were excluded."""
+
+    @abstractmethod
+    def run_all(
+        self, run: ThisRun, spark: SparkConnection, submit: Submit, **options: Any
+    ) -> AnyPublished:
+        """Carry out all steps. `options` are those of `ingest`, or of `egress`."""
+
+    @abstractmethod
+    def early_end(self, run: ThisRun) -> EarlyEnd:
+        """Return what a run that ended early leaves behind."""
+
+    @abstractmethod
+    def explain(self, run: ThisRun, spark: SparkConnection, kafka_of: KafkaOf) -> dict[str, Any]:
+        """Return what the run would do: the document of `tidegate explain --json`."""
+
+    @abstractmethod
+    def status(self, spec: AnySpec, kafka_of: KafkaOf) -> dict[str, Any]:
+        """Return the document of `tidegate status --json`."""
+
+    @abstractmethod
+    def verify(
+        self, spec: AnySpec, store: Store, kafka: KafkaCluster | None, say: Say
+    ) -> dict[str, Any]:
+        """Return the document of `tidegate verify --json`."""
 
 
-def lazy(function: str) -> Callable[..., Any]:
-    """Return a function that imports the named one when it is called."""
-    module, _, name = function.rpartition(".")
-    return lambda *args, **options: getattr(import_module(module), name)(*args, **options)
+class IngestFlow(Flow["IngestSpec", "Run"]):
+    """From topics into a lake."""
+
+    kind = "ingest"
+    spark_step = "stage"
+    option = "max_chunks"
+    publishes_partly = True
+
+    def new_run(self, spec: IngestSpec, kafka: KafkaCluster, **settings: Any) -> Run:
+        from tidegate.runs.run import Run
+
+        return Run(spec, kafka, stores=_stores(), engine=engine(kafka), **settings)
+
+    def replay(
+        self, spec: IngestSpec, topic: str | None, kafka_of: KafkaOf, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        from tidegate.runs.requested_windows import without_files
+        from tidegate.runs.topics import choose_topic
+
+        del kafka_of
+        chosen = choose_topic(spec.name, spec.topics, topic)
+        return {"asked": Replay(chosen, **without_files(spec.name, given))}
+
+    def plan(self, run: Run, *, replan: bool = False) -> Planned:
+        from tidegate.ingest.planning import plan
+        from tidegate.runs.run import open_run
+
+        return plan(open_run(run), replan=replan)
+
+    def work(self, run: Run, spark: SparkConnection, submit: Submit) -> None:
+        from tidegate.ingest.stage import stage
+        from tidegate.runs.run import open_run
+
+        stage(open_run(with_spark(run, spark, submit)))
+
+    def publish(self, run: Run) -> AnyPublished:
+        from tidegate.ingest.publish import publish
+        from tidegate.runs.run import open_run
+
+        return publish(open_run(run))
+
+    def verdict(self, run: Run) -> None:
+        from tidegate.ingest.publish import verdict
+        from tidegate.runs.run import open_run
+
+        verdict(open_run(run))
+
+    def run_all(
+        self, run: Run, spark: SparkConnection, submit: Submit, **options: Any
+    ) -> AnyPublished:
+        from tidegate.ingest.ingest_run import ingest
+
+        return ingest(with_spark(run, spark, submit), **options)
+
+    def early_end(self, run: Run) -> EarlyEnd:
+        from tidegate.ingest.ingest_run import early_end
+
+        return early_end(run)
+
+    def explain(self, run: Run, spark: SparkConnection, kafka_of: KafkaOf) -> dict[str, Any]:
+        from tidegate.ingest.explain import explain
+        from tidegate.runs.run import open_run
+
+        del kafka_of
+        return explain(open_run(with_spark(run, spark)))
+
+    def status(self, spec: IngestSpec, kafka_of: KafkaOf) -> dict[str, Any]:
+        from tidegate.ingest.status import status
+
+        return status(spec, store(spec), kafka_of(spec))
+
+    def verify(
+        self, spec: IngestSpec, store: Store, kafka: KafkaCluster | None, say: Say
+    ) -> dict[str, Any]:
+        from tidegate.ingest.verify import verify
+
+        return verify(spec, store, kafka, say)
 
 
-def _opening(step: str) -> Callable[..., Any]:
-    """Return a function that opens its run, and calls the named step with it."""
-    return lambda run, *args, **options: lazy(step)(
-        lazy("tidegate.runs.run.open_run")(run), *args, **options
-    )
+class EgressFlow(Flow["EgressSpec", "EgressRun"]):
+    """From files, or a lake, back into a topic."""
+
+    kind = "egress"
+    spark_step = "send"
+    option = "resend"
+    publishes_partly = False
+
+    def new_run(
+        self, spec: EgressSpec, kafka: KafkaCluster, senders: Senders | None = None, **settings: Any
+    ) -> EgressRun:
+        from tidegate.egress.takeover import ProcessSenders
+        from tidegate.runs.run import EgressRun
+
+        return EgressRun(
+            spec, kafka, stores=_stores(), engine=engine(kafka), pipelines=pipeline_files,
+            senders=senders or ProcessSenders(), **settings,
+        )  # fmt: skip
+
+    def replay(
+        self, spec: EgressSpec, topic: str | None, kafka_of: KafkaOf, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        from tidegate.egress.replay import request
+
+        return request(spec, topic, pipeline_files, kafka_of, given)
+
+    def plan(self, run: EgressRun, *, replan: bool = False) -> Planned:
+        from tidegate.egress.planning import plan
+        from tidegate.runs.run import open_run
+
+        return plan(open_run(run), replan=replan)
+
+    def work(self, run: EgressRun, spark: SparkConnection, submit: Submit) -> None:
+        from tidegate.egress.send import send
+        from tidegate.runs.run import open_run
+
+        send(open_run(with_spark(run, spark, submit)))
+
+    def publish(self, run: EgressRun) -> AnyPublished:
+        from tidegate.egress.publish import publish
+        from tidegate.runs.run import open_run
+
+        return publish(open_run(run))
+
+    def verdict(self, run: EgressRun) -> None:
+        from tidegate.egress.publish import verdict
+        from tidegate.runs.run import open_run
+
+        verdict(open_run(run))
+
+    def run_all(
+        self, run: EgressRun, spark: SparkConnection, submit: Submit, **options: Any
+    ) -> AnyPublished:
+        from tidegate.egress.egress_run import egress
+
+        return egress(with_spark(run, spark, submit), **options)
+
+    def early_end(self, run: EgressRun) -> EarlyEnd:
+        from tidegate.egress.egress_run import early_end
+
+        return early_end(run)
+
+    def explain(self, run: EgressRun, spark: SparkConnection, kafka_of: KafkaOf) -> dict[str, Any]:
+        from tidegate.egress.explain import explain
+        from tidegate.runs.run import open_run
+
+        opened = open_run(with_spark(run, spark))
+        return explain(opened, source_kafka=_kafka_of_lake(run.spec, kafka_of))
+
+    def status(self, spec: EgressSpec, kafka_of: KafkaOf) -> dict[str, Any]:
+        from tidegate.egress.status import status
+
+        del kafka_of
+        return status(spec, _stores(), pipeline_files)
+
+    def verify(
+        self, spec: EgressSpec, store: Store, kafka: KafkaCluster | None, say: Say
+    ) -> dict[str, Any]:
+        from tidegate.egress.verify import verify
+
+        return verify(spec, store, kafka, say)
+
+
+INGEST, EGRESS = IngestFlow(), EgressFlow()
+FLOWS: Mapping[str, Flow[Any, Any]] = {flow.kind: flow for flow in (INGEST, EGRESS)}
+
+
+def flow_of(spec: Spec) -> Flow[Any, Any]:
+    """Return the steps of a pipeline's kind."""
+    return FLOWS[spec.kind]
 
 
 def _stores() -> Stores:
@@ -113,108 +298,17 @@ def engine(
     return SparkEngine(kafka, connection or LOCAL, submit)
 
 
-def _complete(run: str) -> Callable[..., Any]:
-    """Return what makes a run of this class, with its stores and an engine that starts nothing."""
-    return lambda spec, kafka, *args, **settings: lazy(run)(
-        spec, kafka, *args, stores=_stores(), engine=engine(kafka), **settings
-    )
-
-
 def with_spark(run: Any, spark: SparkConnection, submit: Submit | None = None) -> Any:
     """Return a run on a Spark connection. Without `submit` it starts no application."""
     return replace(run, engine=engine(run.kafka, spark, submit))
 
 
-def _status_of_ingest(spec: Ingest, kafka_of: KafkaOf) -> dict[str, Any]:
-    from tidegate.ingest.status import status
-
-    return status(spec, store(spec), kafka_of(spec))
-
-
-def _status_of_egress(spec: Egress, _: KafkaOf) -> dict[str, Any]:
-    from tidegate.egress.status import status
-
-    return status(spec, _stores(), pipeline_files)
-
-
-def _window_again(
-    spec: Ingest, topic: str | None, _: KafkaOf, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    from tidegate.runs.requested_windows import without_files
-    from tidegate.runs.topics import choose_topic
-
-    chosen = choose_topic(spec.name, spec.topics, topic)
-    return {"asked": Replay(chosen, **without_files(spec.name, given))}
-
-
-def _kafka_of_lake(spec: Egress, kafka_of: KafkaOf) -> KafkaCluster | None:
+def _kafka_of_lake(spec: EgressSpec, kafka_of: KafkaOf) -> KafkaCluster | None:
     """Return the Kafka that an egress's lake is read from. None: files, or it is not known here."""
     try:
         return kafka_of(pipeline_files.load_ingest(spec.source.lake)) if spec.source.lake else None
     except ConfigurationError:  # to send it, the connection is not needed
         return None
-
-
-INGEST = Flow(
-    kind="ingest",
-    spark_step="stage",
-    option="max_chunks",
-    publishes_partly=True,
-    new_run=_complete("tidegate.runs.run.Run"),
-    replay=_window_again,
-    plan=_opening("tidegate.ingest.planning.plan"),
-    work=lambda run, spark, submit: _opening("tidegate.ingest.stage.stage")(
-        with_spark(run, spark, submit)
-    ),
-    publish=_opening("tidegate.ingest.publish.publish"),
-    verdict=_opening("tidegate.ingest.publish.verdict"),
-    run_all=lambda run, spark, submit, **options: lazy("tidegate.ingest.ingest_run.ingest")(
-        with_spark(run, spark, submit), **options
-    ),
-    early_end=lazy("tidegate.ingest.ingest_run.early_end"),
-    explain=lambda run, spark, _: _opening("tidegate.ingest.explain.explain")(
-        with_spark(run, spark)
-    ),
-    status=_status_of_ingest,
-    verify=lazy("tidegate.ingest.verify.verify"),
-)
-EGRESS = Flow(
-    kind="egress",
-    spark_step="send",
-    option="resend",
-    publishes_partly=False,
-    new_run=lambda spec, kafka, senders=None, **settings: _complete("tidegate.runs.run.EgressRun")(
-        spec,
-        kafka,
-        senders=senders or lazy("tidegate.egress.takeover.ProcessSenders")(),
-        pipelines=pipeline_files,
-        **settings,
-    ),
-    replay=lambda spec, topic, kafka_of, given: lazy("tidegate.egress.replay.request")(
-        spec, topic, pipeline_files, kafka_of, given
-    ),
-    plan=_opening("tidegate.egress.planning.plan"),
-    work=lambda run, spark, submit: _opening("tidegate.egress.send.send")(
-        with_spark(run, spark, submit)
-    ),
-    publish=_opening("tidegate.egress.publish.publish"),
-    verdict=_opening("tidegate.egress.publish.verdict"),
-    run_all=lambda run, spark, submit, **options: lazy("tidegate.egress.egress_run.egress")(
-        with_spark(run, spark, submit), **options
-    ),
-    early_end=lazy("tidegate.egress.egress_run.early_end"),
-    explain=lambda run, spark, kafka_of: _opening("tidegate.egress.explain.explain")(
-        with_spark(run, spark), source_kafka=_kafka_of_lake(run.spec, kafka_of)
-    ),
-    status=_status_of_egress,
-    verify=lazy("tidegate.egress.verify.verify"),
-)
-FLOWS = {flow.kind: flow for flow in (INGEST, EGRESS)}
-
-
-def flow_of(spec: Spec) -> Flow:
-    """Return the functions of a pipeline's kind."""
-    return FLOWS[spec.kind]
 
 
 def new_run(

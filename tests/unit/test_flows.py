@@ -1,26 +1,11 @@
-"""The table of the kinds of pipelines: every function that it names exists."""
-
-import inspect
-import re
-from importlib import import_module
+"""What both kinds of pipelines have in common: options, errors, the Kafka of a lake."""
 
 import pytest
 
 from tidegate import flows
 from tidegate.errors import ConfigurationError
-from tidegate.maintenance import maintenance_steps
 from tidegate.pipelines.pipeline_files import load_named
 from tidegate.pipelines.spec import parse_spec
-
-
-def test_every_named_function_exists():
-    """They are imported when they are called: no import of the table fails for a wrong name."""
-    source = inspect.getsource(flows) + inspect.getsource(maintenance_steps)
-    named = re.findall(r'(?:lazy|_opening)\("([\w.]+)"\)', source)
-    assert len(named) >= 19
-    for each in named:
-        module, _, name = each.rpartition(".")
-        assert callable(getattr(import_module(module), name)), each
 
 
 def test_an_error_of_any_type_is_its_pipelines_alone(tmp_path, monkeypatch, caplog):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import CursorAhead, LakeDamaged, NeedsAirflow, TidegateError
-from tidegate.flows import FLOWS, KafkaOf, lazy, store
+from tidegate.flows import FLOWS, KafkaOf, store
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
     from tidegate.runs.run import Mirror
+    from tidegate.runs.spec_protocol import IngestSpec
 
 Document = Mapping[str, Any]
 
@@ -73,25 +74,39 @@ def _kept(_: Spec, swept: Document) -> LakeDamaged | None:
     return LakeDamaged(f"staged copies were kept, because files in data/ are damaged: {kept}")
 
 
-# A step is imported when it runs, because DAG files import this table.
+def _repair(spec: IngestSpec, _: Environment) -> dict[str, Any]:
+    from tidegate.maintenance.repair import repair_lake
+
+    return repair_lake(spec, store(spec))
+
+
+def _sweep(spec: Spec, given: Environment) -> dict[str, Any]:
+    from tidegate.maintenance.sweep import sweep_pipeline
+
+    return sweep_pipeline(spec, store(spec), run=given.run, abandon_after=given.abandon_after)
+
+
+def _checkpoint(spec: Spec, _: Environment) -> dict[str, Any]:
+    from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
+
+    return checkpoint_pipeline(spec, store(spec))
+
+
+# A step imports what it needs when it runs, because DAG files import this table.
 STEPS = {
     "repair": Step(
         "Place committed files after crashes; quarantine unknown files in `data/`.",
-        lambda spec, _: lazy("tidegate.maintenance.repair.repair_lake")(spec, store(spec)),
+        _repair,
         kinds=("ingest",),
     ),
     "reconcile": Step("Rewrite Variables that differ from the ledger.", _reconcile, _ahead),
     "sweep": Step(
         "Delete staged files that are no longer needed.",
-        lambda spec, given: lazy("tidegate.maintenance.sweep.sweep_pipeline")(
-            spec, store(spec), run=given.run, abandon_after=given.abandon_after
-        ),
+        _sweep,
         _kept,
     ),
     "checkpoint": Step(
         "Write a checkpoint of the ledger, so that opening it reads few entries.",
-        lambda spec, _: lazy("tidegate.maintenance.checkpoint_step.checkpoint_pipeline")(
-            spec, store(spec)
-        ),
+        _checkpoint,
     ),
 }

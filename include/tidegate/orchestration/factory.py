@@ -107,7 +107,7 @@ def pipeline_dag(spec: Spec) -> DAG:
 
 
 def flow_tasks(
-    run_of: tasks.RunOf, flow: flows.Flow, *, outlets: Sequence[Asset | AssetAlias] = ()
+    run_of: tasks.RunOf, flow: flows.Flow[Any, Any], *, outlets: Sequence[Asset | AssetAlias] = ()
 ) -> None:
     """Add the tasks of a kind of pipeline to the current DAG.
 
@@ -145,7 +145,7 @@ def replay_tasks(run_of: tasks.RunOf) -> None:
 def _steps(
     run_of: tasks.RunOf,
     plan: Any,
-    kinds: Sequence[flows.Flow],
+    kinds: Sequence[flows.Flow[Any, Any]],
     *,
     outlets: Sequence[Asset | AssetAlias] = (),
     publish_sealed: str | None = None,

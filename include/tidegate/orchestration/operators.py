@@ -146,11 +146,13 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
         from tidegate.orchestration import airflow_connections
 
         def run_of(spec: IngestSpec) -> Run:
-            run: Run = flows.INGEST.new_run(
-                spec, airflow_connections.kafka(spec), f"tidegate__{spec.name}", "complete-through",
-                datetime.now(UTC).date(),
-            )  # fmt: skip
-            return run
+            return flows.INGEST.new_run(
+                spec,
+                airflow_connections.kafka(spec),
+                dag_id=f"tidegate__{spec.name}",
+                run_id="complete-through",
+                window_date=datetime.now(UTC).date(),
+            )
 
         with tasks.airflow_errors():
             spec = pipeline_files.load_ingest(self.pipeline)

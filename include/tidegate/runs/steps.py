@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from tidegate.core.offsets import Offsets
 from tidegate.core.plan import Plan
 from tidegate.lake.plans import Frozen
 
@@ -23,6 +24,22 @@ class Planned:
     @property
     def plan(self) -> Plan:
         return self.frozen.plan
+
+
+class AnyPublished(Protocol):
+    """What a run has published: its plan, the cursors and the report, and its `new` commits."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def offsets(self) -> Offsets: ...
+    @property
+    def report(self) -> Mapping[str, Any]: ...
+    @property
+    def new(self) -> tuple[int, ...]: ...
+
+    def asset_event(self, topic: str) -> dict[str, Any]:
+        """Return the extra of a topic's asset event (contract)."""
 
 
 @dataclass(frozen=True)
