@@ -75,7 +75,7 @@ def status(pipeline: Pipeline, kafka: Mapping[str, Any] | None = None) -> dict[s
     does not answer is no error: `broker` says why, and its numbers are None. Writes nothing.
     """
     spec = _spec(pipeline)
-    return flows.flow_of(spec).status(spec, lambda _: _kafka(spec, kafka))
+    return flows.flow_of(spec).status(spec, lambda _: _kafka(spec, kafka)).to_json()
 
 
 def plan(

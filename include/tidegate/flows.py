@@ -20,6 +20,11 @@ from tidegate.pipelines import pipeline_files
 
 if TYPE_CHECKING:
     from tidegate.broker.kafka_cluster import KafkaCluster
+    from tidegate.core.json_codec import Document
+    from tidegate.egress.explain import EgressExplained
+    from tidegate.egress.status import EgressStatus
+    from tidegate.ingest.explain import IngestExplained
+    from tidegate.ingest.status import IngestStatus
     from tidegate.lake.store_protocol import Store, Stores
     from tidegate.launch.spark_connection import SparkConnection
     from tidegate.launch.spark_engine import Submit
@@ -34,6 +39,7 @@ Say = Callable[[str], None]
 """Takes a line of progress."""
 AnySpec = TypeVar("AnySpec", "IngestSpec", "EgressSpec")
 ThisRun = TypeVar("ThisRun", "Run", "EgressRun")
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
@@ -86,11 +92,11 @@ class Flow(ABC, Generic[AnySpec, ThisRun]):
         """Return what a run that ended early leaves behind."""
 
     @abstractmethod
-    def explain(self, run: ThisRun, spark: SparkConnection, kafka_of: KafkaOf) -> dict[str, Any]:
+    def explain(self, run: ThisRun, spark: SparkConnection, kafka_of: KafkaOf) -> Document:
         """Return what the run would do: the document of `tidegate explain --json`."""
 
     @abstractmethod
-    def status(self, spec: AnySpec, kafka_of: KafkaOf) -> dict[str, Any]:
+    def status(self, spec: AnySpec, kafka_of: KafkaOf) -> Document:
         """Return the document of `tidegate status --json`."""
 
     @abstractmethod
@@ -159,17 +165,17 @@ class IngestFlow(Flow["IngestSpec", "Run"]):
 
         return early_end(run)
 
-    def explain(self, run: Run, spark: SparkConnection, kafka_of: KafkaOf) -> dict[str, Any]:
+    def explain(self, run: Run, spark: SparkConnection, kafka_of: KafkaOf) -> IngestExplained:
         from tidegate.ingest.explain import explain
         from tidegate.runs.run import open_run
 
         del kafka_of
         return explain(open_run(with_spark(run, spark)))
 
-    def status(self, spec: IngestSpec, kafka_of: KafkaOf) -> dict[str, Any]:
-        from tidegate.ingest.status import status
+    def status(self, spec: IngestSpec, kafka_of: KafkaOf) -> IngestStatus:
+        from tidegate.ingest.status import read_ingest_status
 
-        return status(spec, store(spec), kafka_of(spec))
+        return read_ingest_status(spec, store(spec), kafka_of(spec))
 
     def verify(
         self, spec: IngestSpec, store: Store, kafka: KafkaCluster | None, say: Say
@@ -241,18 +247,18 @@ class EgressFlow(Flow["EgressSpec", "EgressRun"]):
 
         return early_end(run)
 
-    def explain(self, run: EgressRun, spark: SparkConnection, kafka_of: KafkaOf) -> dict[str, Any]:
+    def explain(self, run: EgressRun, spark: SparkConnection, kafka_of: KafkaOf) -> EgressExplained:
         from tidegate.egress.explain import explain
         from tidegate.runs.run import open_run
 
         opened = open_run(with_spark(run, spark))
         return explain(opened, source_kafka=_kafka_of_lake(run.spec, kafka_of))
 
-    def status(self, spec: EgressSpec, kafka_of: KafkaOf) -> dict[str, Any]:
-        from tidegate.egress.status import status
+    def status(self, spec: EgressSpec, kafka_of: KafkaOf) -> EgressStatus:
+        from tidegate.egress.status import read_egress_status
 
         del kafka_of
-        return status(spec, _stores(), pipeline_files)
+        return read_egress_status(spec, _stores(), pipeline_files)
 
     def verify(
         self, spec: EgressSpec, store: Store, kafka: KafkaCluster | None, say: Say
@@ -365,9 +371,9 @@ def given_options(spec: Spec, **given: Any) -> dict[str, Any]:
 
 def for_each(
     names: Iterable[str],
-    do: Callable[[Any], dict[str, Any]],
+    do: Callable[[Any], Result],
     kinds: Collection[str] = tuple(FLOWS),
-) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+) -> Iterator[tuple[str, Result | Exception]]:
     """Yield each pipeline of these kinds with its result, or with the error.
 
     An error of one pipeline, whatever its type, never stops the others.
@@ -377,7 +383,7 @@ def for_each(
             spec = pipeline_files.load_named(name)
             if spec.kind not in kinds:
                 continue
-            result: dict[str, Any] | Exception = do(spec)
+            result: Result | Exception = do(spec)
         except Exception as error:
             if not isinstance(error, TidegateError):
                 logger.exception("%s: unexpected error", name)

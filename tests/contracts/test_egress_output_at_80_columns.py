@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate.cli import render, render_egress
+from tidegate.egress.explain import EgressExplained
+from tidegate.egress.status import EgressStatus
 
 pytestmark = pytest.mark.usefixtures("place")
 PARTITIONER = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
@@ -44,7 +46,7 @@ EGRESS = {
 
 
 def test_status_of_an_egress(shown, golden):
-    golden("status", shown(render.print_status, EGRESS))
+    golden("status", shown(render.print_status, EgressStatus.from_json(EGRESS)))
 
 
 def test_the_query_of_a_quarantine(tmp_path):
@@ -66,15 +68,16 @@ def test_status_when_all_is_sent(shown, golden):
         "waiting": waiting, "left_out": [], "sent": {"files": 1, "rows": 1, "duplicates": 0},
         "quarantine": None, "broken_order": [], "last_entry": None, "open_claims": [claim],
     }  # fmt: skip
-    golden("status", shown(render.print_status, state))
+    golden("status", shown(render.print_status, EgressStatus.from_json(state)))
     excluded = {"file": "a.json", "reason": "empty"}
-    text = shown(render.print_status, state | {"left_out": [excluded]})
+    with_one = EgressStatus.from_json(state | {"left_out": [excluded]})
+    text = shown(render.print_status, with_one)
     assert "  /in/orders: all is sent but what is excluded\n" in text
     state |= {
         "waiting": waiting | {"offsets": 1_200, "ahead": 1, "unselected": 7},
         "open_claims": [claim | {"sender_dead": True}],
     }
-    golden("status", shown(render.print_status, state))
+    golden("status", shown(render.print_status, EgressStatus.from_json(state)))
 
 
 def test_status_without_a_source(shown, golden):
@@ -83,7 +86,7 @@ def test_status_without_a_source(shown, golden):
         "left_out": [], "quarantine": None, "broken_order": [], "last_entry": None,
         "open_claims": [],
     }  # fmt: skip
-    golden("status", shown(render.print_status, state))
+    golden("status", shown(render.print_status, EgressStatus.from_json(state)))
 
 
 def test_explain_an_egress(shown, golden):
@@ -108,34 +111,45 @@ def test_explain_an_egress(shown, golden):
         },
         "notices": ["target.producer: acks: its value is read as all"],
     }  # fmt: skip
-    golden("explain", shown(render.PRINTERS["egress"].explained, explained))
+    golden(
+        "explain", shown(render.PRINTERS["egress"].explained, EgressExplained.from_json(explained))
+    )
 
 
 def test_explain_a_replay_of_a_lake(shown, golden):
     explained = {
-        "pipeline": "out", "lane": "replay", "finishes_first": None, "files": [],
+        "format": 1, "pipeline": "out", "kind": "egress", "lane": "replay", "plan_id": "p",
+        "finishes_first": None, "files": [], "bytes": 0,
         "kafka": KAFKA_B, "source_kafka": KAFKA_A,
-        "replay": {"where": "k = '[b]'", "done": True, "commit": 7}, "offsets": [["t", 0]],
+        "replay": {"id": "x", "where": "k = '[b]'", "done": True, "commit": 7},
+        "offsets": [{"t": {"0": [0, 1]}}],
         "records": 1, "unchecked": [], "left_out": [{"file": "t-0", "reason": "unseen"}],
         "later": {"files": 0, "offsets": 2, "young": 0, "ahead": 1},
         "target": {"copy": {"topic_id": "x", "partitions": 4}}, "notices": [],
         "settings": {"kafka.linger.ms": {"value": "20", "origin": "tidegate"}},
     }  # fmt: skip
-    golden("explain", shown(render.PRINTERS["egress"].explained, explained))
+    golden(
+        "explain", shown(render.PRINTERS["egress"].explained, EgressExplained.from_json(explained))
+    )
 
 
 def test_explain_more_files_than_are_listed(shown, golden):
     """After an open claim, which the run finishes first."""
-    files = [{"name": f"{n:02}", "size": 1} for n in range(21)]
+    files = [{"name": f"{n:02}", "size": 1, "etag": "e", "rows": None} for n in range(21)]
     explained = {
-        "pipeline": "out", "lane": "live", "replay": None, "files": files, "offsets": [],
-        "finishes_first": {"plan_id": "5b8a2f0e9d1c7364", "sender_dead": False},
+        "format": 1, "pipeline": "out", "kind": "egress", "lane": "live", "replay": None,
+        "plan_id": "p", "files": files, "offsets": [],
+        "finishes_first": {
+            "plan_id": "5b8a2f0e9d1c7364", "attempt": "a", "sender_dead": False
+        },
         "records": 0, "bytes": 21, "unchecked": [], "left_out": [], "target": {},
         "settings": {"kafka.linger.ms": {"value": "20", "origin": "tidegate"}}, "notices": [],
         "kafka": KAFKA_B, "source_kafka": None,
         "later": {"files": 1, "offsets": 0, "young": 0, "ahead": 0},
     }  # fmt: skip
-    golden("explain", shown(render.PRINTERS["egress"].explained, explained))
+    golden(
+        "explain", shown(render.PRINTERS["egress"].explained, EgressExplained.from_json(explained))
+    )
 
 
 def test_a_run_with_broken_order(capsys, golden):

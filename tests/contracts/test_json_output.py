@@ -123,7 +123,7 @@ def test_status_json(spec, store, monkeypatch):
     store.create(f"_tidegate/staging/{PLAN.id}/0/a/_done.json", b"")
     store.create(f"_tidegate/manifests/{PLAN.id}-0-a.json", b"{}")
     store.create(f"_tidegate/staging/{PLAN.id}/1/b/topic=flights/x.parquet", b"")
-    form = status.status(spec, flows.store(spec), KAFKA)
+    form = status.read_ingest_status(spec, flows.store(spec), KAFKA).to_json()
     assert form["last_entry"].pop("at") <= datetime.now(UTC).isoformat()
     assert json.loads(json.dumps(form)) == {
         "format": 1,
@@ -216,7 +216,7 @@ def test_status_json_of_a_topic_that_is_not_what_it_was(spec, monkeypatch, now, 
     identities = {"flights": TopicIdentity(now, {0: 0})} if now else {}
     seen = Survey(CLUSTER, identities, {topic: {0: Watermarks(0, 9, 9)} for topic in identities})
     answer(monkeypatch, survey=lambda *_: seen)
-    form = status.status(spec, flows.store(spec), KAFKA)
+    form = status.read_ingest_status(spec, flows.store(spec), KAFKA).to_json()
     assert form["problems"] == [{"topic": "flights", "partition": None, **problem}]
     assert form["topics"]["flights"]["partitions"]["0"]["end"] is None
 
@@ -286,7 +286,7 @@ def test_explain_json(spec, monkeypatch):
         **HERE,
     )
     before = run.store().objects("")
-    form = explain.explain(open_run(run))
+    form = explain.explain(open_run(run)).to_json()
     assert run.store().objects("") == before
     planned = drafting.plan_of(
         run, run.store(), run.ledger(run.store()).fold, seen,
@@ -363,7 +363,7 @@ def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
     extra = {**KAFKA.extra, "request.timeout.ms": "9000", "group.id": "ignored"}
     kafka = KafkaCluster("kafka_default", extra)
     run = Run(given, kafka, "tidegate__flights", "r", date(2024, 5, 1), **HERE)
-    form = explain.explain(open_run(run))
+    form = explain.explain(open_run(run)).to_json()
     assert form["splits"] == 4
     assert form["settings"] == {
         **{name: each for name, each in SETTINGS.items() if name != "groupIdPrefix"},  # no effect
@@ -404,7 +404,7 @@ def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
         stores=STORES,
         engine=flows.engine(KAFKA),
     )
-    form = flows.flow_of(given).explain(run, spark, lambda _: KAFKA)
+    form = flows.flow_of(given).explain(run, spark, lambda _: KAFKA).to_json()
     assert form["splits"] == 1  # known by the master
     assert form["settings"] == {
         **SETTINGS,
@@ -424,7 +424,7 @@ def test_status_json_without_a_broker(spec, monkeypatch):
         raise BrokerUnreachable("no broker answered")
 
     answer(monkeypatch, survey=unreachable)
-    form = status.status(spec, flows.store(spec), KAFKA)
+    form = status.read_ingest_status(spec, flows.store(spec), KAFKA).to_json()
     assert form["broker"] == "no broker answered"
     assert form["topics"]["flights"]["partitions"]["0"] == {
         "origin": 0, "cursor": 12, "log_start": None, "end": None, "high": None, "lag": None,

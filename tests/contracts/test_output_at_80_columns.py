@@ -7,6 +7,8 @@ import pytest
 from support import printed
 from tidegate.cli import maintenance_commands, render, window_commands
 from tidegate.errors import LakeUnavailable
+from tidegate.ingest.explain import IngestExplained
+from tidegate.ingest.status import IngestStatus
 
 TOPIC_ID = "0b2f7c5e-8d1c-4f6e-9a3b-5c7d9e1f2a4b"
 EXPIRES = "2026-03-21T11:30:00+00:00"
@@ -51,7 +53,12 @@ STATUS = {
         "n": 2, "kind": "commit", "run": "scheduled__2026-03-14T10:00:00+00:00",
         "at": "2026-03-14T10:04:11+00:00",
     },
-    "gaps": [{"topic": "flights", "partition": 0, "start": 0, "end": 1}],
+    "gaps": [
+        {
+            "topic": "flights", "topic_id": TOPIC_ID, "partition": 0, "start": 0, "end": 1,
+            "reason": "expired", "by": "r",
+        }
+    ],
     "undecodable": {"flights": {"value: a: no INT": 2_000, "value: no UTF-8": 1}},
     "open_claims": [],
     "unfinished": [
@@ -66,7 +73,7 @@ STATUS = {
 
 def test_status(shown, golden):
     """Numbers of thousands of millions fit; each problem has its fix."""
-    text = shown(render.print_status, STATUS)
+    text = shown(render.print_status, IngestStatus.from_json(STATUS))
     golden("status", text)
     assert max(map(len, text.splitlines())) <= printed.WIDTH
 
@@ -81,7 +88,7 @@ def test_status_without_a_broker(shown, golden):
         "last_entry": None,
         "broker": "Kafka at b:9092 (kafka_default): no broker answered",
     }  # fmt: skip
-    golden("status", shown(render.print_status, state))
+    golden("status", shown(render.print_status, IngestStatus.from_json(state)))
 
 
 COVERAGE = {
@@ -158,7 +165,12 @@ EXPLAINED = {
             },
         }
     },
-    "gaps": [{"topic": "flights", "partition": 3, "start": 5, "end": 9, "reason": "expired"}],
+    "gaps": [
+        {
+            "topic": "flights", "topic_id": TOPIC_ID, "partition": 3, "start": 5, "end": 9,
+            "reason": "expired", "by": "r",
+        }
+    ],
     "left_out": [
         {
             "topic": "flights", "partition": 2, "reason": "expired", "start": 40, "end": 90,
@@ -175,7 +187,7 @@ EXPLAINED = {
 
 def test_explain(shown, golden):
     """Two tables for each topic: nine columns would not fit."""
-    text = shown(render.PRINTERS["ingest"].explained, EXPLAINED)
+    text = shown(render.PRINTERS["ingest"].explained, IngestExplained.from_json(EXPLAINED))
     golden("explain", text)
 
 

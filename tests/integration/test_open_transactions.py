@@ -15,7 +15,7 @@ from tidegate.broker.open_transactions import open_since
 from tidegate.cli import console, render
 from tidegate.core.cursor import Watermarks
 from tidegate.doctor import pipeline_checks
-from tidegate.ingest.status import status
+from tidegate.ingest.status import read_ingest_status
 from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate_local.kafka import Broker
 
@@ -61,11 +61,11 @@ def test_an_open_transaction(
 ) -> None:
     """Status and doctor report eight offsets behind it, and its start."""
     kafka, spec = kafka_of(broker), spec_of(hidden, tmp_path)
-    state = status(spec, flows.store(spec), kafka)
-    zero, one = (state["topics"][hidden]["partitions"][p] for p in "01")
-    assert (zero["end"], zero["high"], zero["lag"]) == (10, 18, 18)
-    assert zero["open_since"] == "2026-01-01T08:30:00+00:00"
-    assert (one["end"], one["high"], one["lag"], one["open_since"]) == (10, 10, 10, None)
+    state = read_ingest_status(spec, flows.store(spec), kafka)
+    zero, one = (state.topics[hidden].partitions[p] for p in (0, 1))
+    assert (zero.end, zero.high, zero.lag) == (10, 18, 18)
+    assert zero.open_since == "2026-01-01T08:30:00+00:00"
+    assert (one.end, one.high, one.lag, one.open_since) == (10, 10, 10, None)
     said = Console(record=True, width=200)
     monkeypatch.setattr(console, "out", said)
     monkeypatch.setattr(console, "now", lambda: datetime(2026, 1, 1, 9, 31, tzinfo=UTC))
@@ -80,9 +80,8 @@ def test_an_open_transaction(
     assert "8 offsets behind open transactions, in partitions [0]" in line.says
     assert "since 2026-01-01T08:30:00+00:00" in line.says
     spec = spec_of(hidden, tmp_path, isolation="read_uncommitted")
-    dirty = status(spec, flows.store(spec), kafka)
-    zero = dirty["topics"][hidden]["partitions"]["0"]
-    assert (zero["end"], zero["lag"], zero["open_since"]) == (18, 18, None)
+    zero = read_ingest_status(spec, flows.store(spec), kafka).topics[hidden].partitions[0]
+    assert (zero.end, zero.lag, zero.open_since) == (18, 18, None)
 
 
 @pytest.mark.slow

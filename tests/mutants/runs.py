@@ -142,8 +142,8 @@ MUTANTS = (
     Mutant(
         "a value of spark.conf that the table does not know is not kept",
         "effective",
-        '({} if name in _SHOWN else {"value": None})',
-        "{}",
+        "each.value if name in _SHOWN else None",
+        "each.value",
         "tests/unit/egress/test_egress_plan.py::test_explain_shows_settings_with_their_origins",
     ),
     Mutant(

@@ -100,7 +100,7 @@ def test_exactly_the_window_and_the_filter(pipeline: EgressPipeline, source: str
     fill(pipeline, source, range(ROWS, ROWS + 30))
     pipeline.run_ingest(source, "two", max_records=200)
     x = replay_settings(pipeline, source, {"0": 37, "1": 0}, {"0": 250, "1": 310}, where=KEY)
-    explained = explain(open_run(pipeline.run("r", **x)))
+    explained = explain(open_run(pipeline.run("r", **x))).to_json()
     assert (explained["records"], explained["replay"]["commit"]) == (213 + 310, None)
     report = pipeline.run_all("again", **x)
     assert (report["lane"], report["plan_id"]) == ("replay", explained["plan_id"])
@@ -266,7 +266,7 @@ def test_a_window_by_time_of_records_expired_in_kafka(pipeline: EgressPipeline, 
         return replay_settings(pipeline, name, at(start), at(end), id=replay_id)
 
     store = open_store(str(pipeline.home / "lake"), "lake")
-    explained = explain(open_run(pipeline.run("e", **ask(10, 20, "a"))))
+    explained = explain(open_run(pipeline.run("e", **ask(10, 20, "a")))).to_json()
     assert explained["offsets"] == [{name: {"0": [10, 20], "1": [10, 20]}}]
     assert list(store.objects("_tidegate/boundaries/")) == []
     nothing_to_do = Backfill(name, None, at(20), at(50))

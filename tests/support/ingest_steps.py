@@ -36,4 +36,6 @@ def verdict(run: Run) -> None:
 
 
 def explain(run: Run, *, tasks: int | None = None) -> dict[str, Any]:
-    return explaining.explain(open_run(replace(run, engine=ToyEngine(tasks_at_once=tasks))))
+    return explaining.explain(
+        open_run(replace(run, engine=ToyEngine(tasks_at_once=tasks)))
+    ).to_json()

@@ -4,6 +4,7 @@ Those of README and how-tos are run by tests/integration/test_snippets.py, or as
 tests/support/snippets.py says.
 """
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -33,6 +34,21 @@ def test_every_snippet_has_a_test() -> None:
         ("python", "docs/airflow.md"),  # tests/dags/test_operators.py
         ("python", "docs/python-api.md"),  # test_read_api.py and test_python_api.py
     }
+
+
+def test_what_programs_import_exists() -> None:
+    """A renamed function is noticed on every change, and not only where its page is run."""
+    imported = {
+        f"from {node.module} import {each.name}"
+        for path in DOCS
+        for program in fenced(path.read_text(), "python")
+        for node in ast.walk(ast.parse(program))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tidegate")
+        for each in node.names
+    }
+    assert imported
+    for each in sorted(imported):
+        exec(each, {})
 
 
 @pytest.mark.parametrize("path", DOCS, ids=named)

@@ -248,7 +248,7 @@ def test_explain_of_a_compacted_target_without_an_order(
     answer(monkeypatch, survey_target=lambda *_, **__: world.target)
     world.put(a="x\n")
     with pytest.raises(ConfigurationError, match="compacted"):
-        explain.explain(world.open())
+        explain.explain(world.open()).to_json()
     with pytest.raises(ConfigurationError, match="compacted"):
         world.plan()
 

@@ -13,11 +13,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from tidegate.core import json_codec
 from tidegate.core.wording import duration
 from tidegate.errors import TidegateError
 
 Document = Mapping[str, Any]
-Results = Iterable[tuple[str, dict[str, Any] | Exception]]
+Results = Iterable[tuple[str, Any]]
 """Names of pipelines, each with its document or its error."""
 
 
@@ -128,10 +129,15 @@ def bold(name: str, text: str = "") -> Text:
     return Text.assemble((printable(name), "bold"), printable(text))
 
 
+def as_form(document: Any) -> Any:
+    """Return a document in its JSON form."""
+    return document.to_json() if isinstance(document, json_codec.Document) else document
+
+
 def answer(document: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
     """Print a document as JSON, or show it to a person."""
     if as_json:
-        print(json.dumps(document))
+        print(json.dumps(as_form(document)))
     else:
         show(document)
 

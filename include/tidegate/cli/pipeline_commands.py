@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,6 +22,7 @@ from tidegate.cli.console import (
     say,
 )
 from tidegate.cli.runs import carry_out, new_run
+from tidegate.core.json_codec import Document
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import pipeline_files
@@ -143,5 +144,5 @@ def release(
     answer(released, lambda _: say(text), as_json=as_json)
 
 
-def _status(spec: Spec) -> dict[str, Any]:
+def _status(spec: Spec) -> Document:
     return flows.flow_of(spec).status(spec, kafka)

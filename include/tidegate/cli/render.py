@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.cli import render_egress, render_ingest
 from tidegate.cli.console import (
     Document,
     Results,
+    as_form,
     error_form,
     exit_code,
     note,
@@ -22,8 +23,12 @@ from tidegate.cli.console import (
 )
 from tidegate.core.wording import counted
 
+if TYPE_CHECKING:
+    from tidegate.egress.status import EgressStatus
+    from tidegate.ingest.status import IngestStatus
 
-def print_each(results: Results, show: Callable[[Document], None], *, as_json: bool) -> int:
+
+def print_each(results: Results, show: Callable[[Any], None], *, as_json: bool) -> int:
     """Print the document, or the error, of each pipeline. Return the exit code of the errors."""
     code, documents = 0, []
     for pipeline, result in results:
@@ -33,7 +38,7 @@ def print_each(results: Results, show: Callable[[Document], None], *, as_json: b
             note(f"{pipeline}: {form['message']}", "red")
             documents.append({"format": 1, "pipeline": pipeline, "error": form})
         else:
-            documents.append(result)
+            documents.append(as_form(result))
             if not as_json:
                 show(result)
     if as_json:
@@ -46,8 +51,7 @@ class Printers(NamedTuple):
 
     plan: Callable[..., None]
     published: Callable[..., None]
-    explained: Callable[[Document], None]
-    status: Callable[[Document], None]
+    explained: Callable[[Any], None]
 
 
 PRINTERS = {
@@ -55,20 +59,23 @@ PRINTERS = {
         render_ingest.print_plan,
         render_ingest.print_published,
         render_ingest.print_explained,
-        render_ingest.print_status,
     ),
     "egress": Printers(
         render_egress.print_plan,
         render_egress.print_published,
         render_egress.print_explained,
-        render_egress.print_status,
     ),
 }
 
 
-def print_status(state: Document) -> None:
+def print_status(state: IngestStatus | EgressStatus) -> None:
     """Print the status of a pipeline."""
-    PRINTERS[state.get("kind", "ingest")].status(state)
+    from tidegate.egress.status import EgressStatus
+
+    if isinstance(state, EgressStatus):
+        render_egress.print_status(state)
+    else:
+        render_ingest.print_status(state)
 
 
 def print_lake_files(listed: Iterable[Document]) -> None:

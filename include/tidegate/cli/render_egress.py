@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -12,6 +13,8 @@ from tidegate.cli.render_ingest import print_last_entry, print_settings
 from tidegate.core.wording import counted, duration
 
 if TYPE_CHECKING:
+    from tidegate.egress.explain import EgressExplained
+    from tidegate.egress.status import EgressStatus, OpenClaim, Waiting
     from tidegate.lake.plans import Frozen
 
 MOST = 20
@@ -24,7 +27,7 @@ def print_plan(frozen: Frozen, *, known: bool) -> None:
         note(f"  excluded: {each}")
 
 
-def print_published(published: Any, *, seconds: str, waiting: Document | None) -> None:
+def print_published(published: Any, *, seconds: str, waiting: Waiting | None) -> None:
     """Print what a run has sent. The last line has its rows by topic, and where to look.
 
     `waiting` is what the source has left.
@@ -55,25 +58,24 @@ def print_published(published: Any, *, seconds: str, waiting: Document | None) -
     )
 
 
-def waiting_texts(waiting: Document) -> list[str]:
+def waiting_texts(waiting: Waiting) -> list[str]:
     """Return what of a source is not sent yet, and why."""
     texts = [text] if (text := _waiting_now(waiting)) else []
-    if waiting["young"]:
-        verb = "settles" if waiting["young"] == 1 else "settle"
-        texts.append(
-            f"{counted(waiting['young'], 'file')} {verb} in {duration(waiting['settles_in'] or 0)}"
-        )
-    if waiting["ahead"]:
-        texts.append(f"{counted(waiting['ahead'], 'offset')} behind an unseen one")
-    if waiting["unselected"]:
-        texts.append(f"{counted(waiting['unselected'], 'offset')} of topics not in source.topics")
+    if waiting.young:
+        verb = "settles" if waiting.young == 1 else "settle"
+        when = duration(waiting.settles_in or 0)
+        texts.append(f"{counted(waiting.young, 'file')} {verb} in {when}")
+    if waiting.ahead:
+        texts.append(f"{counted(waiting.ahead, 'offset')} behind an unseen one")
+    if waiting.unselected:
+        texts.append(f"{counted(waiting.unselected, 'offset')} of topics not in source.topics")
     return texts
 
 
-def _waiting_now(waiting: Document) -> str:
+def _waiting_now(waiting: Waiting) -> str:
     """Return what the next run would send. Empty if that is nothing."""
-    kinds = (("files", "file"), ("offsets", "offset"))
-    waits = [counted(waiting[key], noun) for key, noun in kinds if waiting[key]]
+    kinds = ((waiting.files, "file"), (waiting.offsets, "offset"))
+    waits = [counted(n, noun) for n, noun in kinds if n]
     return f"waiting: {' and '.join(waits)}" if waits else ""
 
 
@@ -83,52 +85,49 @@ def quarantine_query(uri: str) -> str:
     return f"SELECT file, row, reason, text FROM read_parquet('{path}/**/*.parquet')"
 
 
-def print_explained(explained: Document) -> None:
+def print_explained(explained: EgressExplained) -> None:
     """Print what a run would send, and what it would leave."""
-    if first := explained["finishes_first"]:
-        state = "dead" if first["sender_dead"] else "not proven dead"
-        say(f"first: the open claim of plan {first['plan_id']}, whose sender is {state}")
-    say(bold(explained["pipeline"], f" ({explained['lane']}): would send {_work(explained)}"))
-    if explained["source_kafka"]:
-        say(f"  source: the lake of {described(explained['source_kafka'])}")
-    say(f"  target: {described(explained['kafka'])}")
-    for topic, each in explained["target"].items():
-        made = "" if each["topic_id"] else ", made by the run"
-        say(f"  to {topic}: {counted(each['partitions'], 'partition')}{made}")
-    if replay := explained["replay"]:
-        if replay["where"] is not None:
-            say(f"  where {replay['where']}")
-        if replay["done"]:
-            how = f"as #{replay['commit']}" if replay["commit"] else "by a declaration"
+    if first := explained.finishes_first:
+        state = "dead" if first.sender_dead else "not proven dead"
+        say(f"first: the open claim of plan {first.plan_id}, whose sender is {state}")
+    say(bold(explained.pipeline, f" ({explained.lane}): would send {_work(explained)}"))
+    if explained.source_kafka:
+        say(f"  source: the lake of {described(explained.source_kafka)}")
+    say(f"  target: {described(explained.kafka)}")
+    for topic, each in explained.target.items():
+        made = "" if each.topic_id else ", made by the run"
+        say(f"  to {topic}: {counted(each.partitions, 'partition')}{made}")
+    if replay := explained.replay:
+        if replay.where is not None:
+            say(f"  where {replay.where}")
+        if replay.done:
+            how = f"as #{replay.commit}" if replay.commit else "by a declaration"
             say(f"  already done {how}")
-    if explained["unchecked"]:
-        say(f"  not checked here, but by Spark in the run: {', '.join(explained['unchecked'])}")
-    for file in explained["files"][:MOST]:
-        say(f"  {file['name']}  {counted(file['size'], 'byte')}")
-    if explained["files"][MOST:]:
-        say(f"  and {counted(len(explained['files']) - MOST, 'more file')}")
-    later = explained["later"]
-    kinds = ((later["files"], "file"), (later["offsets"], "offset"))
+    if explained.unchecked:
+        say(f"  not checked here, but by Spark in the run: {', '.join(explained.unchecked)}")
+    for file in explained.files[:MOST]:
+        say(f"  {file.name}  {counted(file.size, 'byte')}")
+    if explained.files[MOST:]:
+        say(f"  and {counted(len(explained.files) - MOST, 'more file')}")
+    later = explained.later
+    kinds = ((later.files, "file"), (later.offsets, "offset"))
     parts = [f"{counted(n, noun)} left to later runs" for n, noun in kinds if n]
-    if later["young"]:
-        parts.append(f"{counted(later['young'], 'file')} not settled")
-    if later["ahead"]:
-        parts.append(f"{counted(later['ahead'], 'offset')} behind an unseen one")
+    if later.young:
+        parts.append(f"{counted(later.young, 'file')} not settled")
+    if later.ahead:
+        parts.append(f"{counted(later.ahead, 'offset')} behind an unseen one")
     if parts:
         say(f"  {'; '.join(parts)}")
     print_settings(explained)
-    _print_left_out(explained)
+    _print_left_out(explained.left_out)
 
 
-def _work(explained: Document) -> str:
-    if explained["files"]:
-        known = f", {counted(explained['records'], 'row')} known" if explained["records"] else ""
-        return (
-            f"{counted(len(explained['files']), 'file')}, {counted(explained['bytes'], 'byte')}"
-            f"{known}"
-        )
-    if explained["offsets"]:
-        return f"{counted(explained['records'], 'offset')} of the lake"
+def _work(explained: EgressExplained) -> str:
+    if files := explained.files:
+        known = f", {counted(explained.records, 'row')} known" if explained.records else ""
+        return f"{counted(len(files), 'file')}, {counted(explained.bytes, 'byte')}{known}"
+    if explained.offsets:
+        return f"{counted(explained.records, 'offset')} of the lake"
     return "nothing"
 
 
@@ -138,46 +137,42 @@ def print_late(document: Document) -> None:
         say(f"{r['topic']}-{r['partition']} [{r['start']:,}, {r['end']:,}): counted as sent")
 
 
-def print_status(state: Document) -> None:
+def print_status(state: EgressStatus) -> None:
     """Print what a pipeline has sent, what waits, and each problem."""
-    sent, waiting, name = state["sent"], state["waiting"], state["pipeline"]
-    text = f": {counted(state['commits'], 'live commit')}, {counted(sent['rows'], 'row')} sent"
-    if sent["duplicates"]:
-        text += f", {sent['duplicates']:,} duplicated"
+    sent, waiting, name = state.sent, state.waiting, state.pipeline
+    text = f": {counted(state.commits, 'live commit')}, {counted(sent.rows, 'row')} sent"
+    if sent.duplicates:
+        text += f", {sent.duplicates:,} duplicated"
     say(bold(name, text))
-    print_last_entry(state["last_entry"])
+    print_last_entry(state.last_entry)
     if waiting:
-        sent_all = "all is sent" + (" but what is excluded" if state["left_out"] else "")
-        say(f"  {state['source']}: {'; '.join(waiting_texts(waiting)) or sent_all}")
+        sent_all = "all is sent" + (" but what is excluded" if state.left_out else "")
+        say(f"  {state.source}: {'; '.join(waiting_texts(waiting)) or sent_all}")
     else:
-        say(state["source_problem"], "yellow")
-    if state["quarantine"]:
-        uri = state["quarantine"]["uri"]
-        say(f"  {counted(state['quarantine']['rows'], 'row')} in quarantine: {uri}")
-        say(f"    {quarantine_query(uri)}")
-    _print_left_out(state)
-    for each in state["broken_order"]:
-        where = ", ".join(each["where"])
-        say(f"  commit #{each['commit']}: the order is broken in {where}", "yellow")
-    for claim in state["open_claims"]:
-        sender, dead = claim["sender"], claim["sender_dead"]
-        replay = f" (replay {claim['replay']})" if claim["replay"] else ""
-        say(f"  open claim of plan {claim['plan_id']}{replay}", "yellow")
-        say(
-            f"    by process {sender['pid']} on {sender['host']}"
-            + (", which is dead" if dead else "; not proven dead"),
-            "yellow",
-        )
-        again = f"tidegate replay {name} --replay-id {claim['replay']} …"
-        fix = again if claim["replay"] else f"tidegate run {name}"
-        say(
-            f"    → {fix}"
-            if dead
-            else f"    → wait, or: tidegate release {name} --how … --reason …",
-            "yellow",
-        )
+        say(state.source_problem or "", "yellow")
+    if quarantine := state.quarantine:
+        say(f"  {counted(quarantine.rows, 'row')} in quarantine: {quarantine.uri}")
+        say(f"    {quarantine_query(quarantine.uri)}")
+    _print_left_out(state.left_out)
+    for each in state.broken_order:
+        where = ", ".join(each.where)
+        say(f"  commit #{each.commit}: the order is broken in {where}", "yellow")
+    for claim in state.open_claims:
+        _print_claim(name, claim)
 
 
-def _print_left_out(document: Document) -> None:
-    for each in document["left_out"]:
-        say(f"  excluded: {each['file']}: {each['reason']}")
+def _print_claim(name: str, claim: OpenClaim) -> None:
+    replay = f" (replay {claim.replay})" if claim.replay else ""
+    say(f"  open claim of plan {claim.plan_id}{replay}", "yellow")
+    life = ", which is dead" if claim.sender_dead else "; not proven dead"
+    say(f"    by process {claim.sender['pid']} on {claim.sender['host']}{life}", "yellow")
+    fix = f"wait, or: tidegate release {name} --how … --reason …"
+    if claim.sender_dead:
+        again = f"tidegate replay {name} --replay-id {claim.replay} …"
+        fix = again if claim.replay else f"tidegate run {name}"
+    say(f"    → {fix}", "yellow")
+
+
+def _print_left_out(left_out: Sequence[object]) -> None:
+    for each in left_out:
+        say(f"  excluded: {each}")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.broker.client_settings import described
-from tidegate.cli.console import Document, bold, note, say, say_columns, time_since, until
+from tidegate.cli.console import bold, note, say, say_columns, time_since, until
 from tidegate.core.offsets import bounds
-from tidegate.core.partition import LeftOut
 from tidegate.core.wording import counted
 
 if TYPE_CHECKING:
+    from tidegate.core.entries import Gap
+    from tidegate.egress.explain import EgressExplained
+    from tidegate.ingest.explain import IngestExplained
+    from tidegate.ingest.status import IngestStatus
+    from tidegate.lake.ledger import LastEntry
     from tidegate.lake.plans import Frozen
 
 MOST = 20
@@ -55,7 +59,7 @@ def print_published(published: Any, *, lake: str, seconds: str) -> None:
         note(f"not in the lake: {counted(len(report['missing']), 'chunk')}", "yellow")
     for gap in published.gaps:
         lost = counted(gap.end - gap.start, "offset")
-        say(f"gap: {_range(gap.to_json())}, {lost} skipped: {gap.reason}")
+        say(f"gap: {_range(gap)}, {lost} skipped: {gap.reason}")
     rows = Counter[str]()
     for each in report["commits"]:
         for topic, partitions in each["topics"].items():
@@ -82,8 +86,8 @@ def print_published(published: Any, *, lake: str, seconds: str) -> None:
     )
 
 
-def _span(commits: list[int]) -> str:
-    if len(commits) > 3 and commits == list(range(commits[0], commits[-1] + 1)):
+def _span(commits: Sequence[int]) -> str:
+    if len(commits) > 3 and [*commits] == list(range(commits[0], commits[-1] + 1)):
         return f"#{commits[0]} to #{commits[-1]}"
     return ", ".join(f"#{n}" for n in commits)
 
@@ -95,106 +99,107 @@ _ORIGINS = {
 }
 
 
-def print_settings(explained: Document) -> None:
+def print_settings(explained: IngestExplained | EgressExplained) -> None:
     """Print the settings in effect by their origins, and the notices about the file.
 
     Those of Spark only if the pipeline has given them. A line has one setting, as names and values
     may be long. A value that may be secret is not shown.
     """
     for origin, heading in _ORIGINS.items():
-        found = {n: e["value"] for n, e in explained["settings"].items() if e["origin"] == origin}
+        found = {n: each.value for n, each in explained.settings.items() if each.origin == origin}
         shown = [n for n in found if origin == "pipeline" or not n.startswith("spark.")]
         if shown:
             say(bold(heading))
         for name in shown:
             value = found[name]
             say(f"  {name}: {'not shown' if value is None else value}")
-    for notice in explained["notices"]:
+    for notice in explained.notices:
         say(f"note: {notice}", "yellow")
 
 
-def print_explained(explained: Document) -> None:
+def print_explained(explained: IngestExplained) -> None:
     """Print what a run would read, and where that leaves each partition."""
-    chunks, done = explained["chunks"], explained["done"]
-    name, lane = explained["pipeline"], explained["lane"]
-    if done:
-        say(bold(name, f" ({lane}): already done as {_span(done)}"))
+    chunks, name, lane = explained.chunks, explained.pipeline, explained.lane
+    if explained.done:
+        say(bold(name, f" ({lane}): already done as {_span(explained.done)}"))
         return
     parts = ["nothing new"]
     if chunks:
-        parts = [f"{counted(explained['records'], 'record')} in {counted(len(chunks), 'chunk')}"]
-        if explained["bytes"] is not None:
-            parts.append(f"about {counted(explained['bytes'], 'byte')}")
-        if explained["files"] is not None:
-            parts.append(counted(explained["splits"], "task"))
-            parts.append(counted(explained["files"], "file"))
+        parts = [f"{counted(explained.records, 'record')} in {counted(len(chunks), 'chunk')}"]
+        if explained.bytes is not None:
+            parts.append(f"about {counted(explained.bytes, 'byte')}")
+        if explained.splits is not None and explained.files is not None:
+            parts.append(counted(explained.splits, "task"))
+            parts.append(counted(explained.files, "file"))
     say(bold(name, f" ({lane}): {', '.join(parts)}"))
-    say(f"from {described(explained['kafka'])}")
-    if explained["later"]:
-        say(f"left to later runs: {counted(explained['later'], 'record')}")
-    for topic, each in explained["topics"].items():
-        partitions = each["partitions"]
+    say(f"from {described(explained.kafka)}")
+    if explained.later:
+        say(f"left to later runs: {counted(explained.later, 'record')}")
+    for topic, of_topic in explained.topics.items():
         say(bold(topic))
         reads = [
-            (p, f"{end - start:,}", f"{start:,}", f"{end:,}", until(values["expires_at"]) or "-")
-            for p, values in partitions.items()
-            for start, end in values["ranges"]
+            (str(p), f"{end - start:,}", f"{start:,}", f"{end:,}", until(each.expires_at) or "-")
+            for p, each in of_topic.partitions.items()
+            for start, end in each.ranges
         ]
         if reads:
             say_columns((">partition", ">records", ">from", ">to", "first expires"), reads)
-        names = ("cursor", "cursor_after", "log_start", "end")
         say_columns(
             (">partition", ">cursor", ">then", ">log start", ">end"),
-            [(p, *(number(values[n]) for n in names)) for p, values in partitions.items()],
+            [
+                (str(p), *map(number, (each.cursor, each.cursor_after, each.log_start, each.end)))
+                for p, each in of_topic.partitions.items()
+            ],
         )
     print_settings(explained)
-    for gap in explained["gaps"]:
-        say(f"gap: {_range(gap)}: {gap['reason']}")
-    for left in explained["left_out"]:
-        say(f"excluded: {LeftOut.from_json(left)}")
-        say(f"  → {left['fix']}")
+    for gap in explained.gaps:
+        say(f"gap: {_range(gap)}: {gap.reason}")
+    for left in explained.left_out:
+        say(f"excluded: {left.excluded}")
+        say(f"  → {left.fix}")
 
 
-def print_status(state: Document) -> None:
+def print_status(state: IngestStatus) -> None:
     """Print where a pipeline stands, and each problem with its fix."""
-    text = f": {counted(state['commits'], 'live commit')}"
-    if state["commits"]:
-        text += f", the newest is #{state['last_commit']}"
-    say(bold(state["pipeline"], text))
-    print_last_entry(state["last_entry"])
-    if state["broker"]:
-        say(state["broker"], "yellow")
-    for each in state["unfinished"]:
-        chunks = counted(each["chunks"], "chunk")
-        say(f"  unfinished: {each['lane']} plan {each['plan_id']} of run {each['run']}")
-        say(f"    of {chunks}, {each['committed']} committed and {each['sealed']} sealed")
-        for why in each["refused"]:
+    text = f": {counted(state.commits, 'live commit')}"
+    if state.commits:
+        text += f", the newest is #{state.last_commit}"
+    say(bold(state.pipeline, text))
+    print_last_entry(state.last_entry)
+    if state.broker:
+        say(state.broker, "yellow")
+    for each in state.unfinished:
+        say(f"  unfinished: {each.lane} plan {each.plan_id} of run {each.run}")
+        chunks = counted(each.chunks, "chunk")
+        say(f"    of {chunks}, {each.committed} committed and {each.sealed} sealed")
+        for why in each.refused:
             say(f"    not committed: {why}", "yellow")
-    if state["gaps"]:
-        skipped = sum(gap["end"] - gap["start"] for gap in state["gaps"])
-        gaps = counted(len(state["gaps"]), "gap")
-        say(f"  {gaps} of {counted(skipped, 'offset')}: tidegate offsets show {state['pipeline']}")
-    for topic, each in state["topics"].items():
-        say(bold(topic, f"  {each['topic_id'] or 'not read yet'}"))
-        names = ("origin", "cursor", "log_start", "end", "lag")
-        rows = [(p, *(number(v[n]) for n in names)) for p, v in each["partitions"].items()]
+    if state.gaps:
+        skipped = sum(gap.end - gap.start for gap in state.gaps)
+        gaps = counted(len(state.gaps), "gap")
+        say(f"  {gaps} of {counted(skipped, 'offset')}: tidegate offsets show {state.pipeline}")
+    for topic, of_topic in state.topics.items():
+        say(bold(topic, f"  {of_topic.topic_id or 'not read yet'}"))
+        rows = [
+            (str(p), *map(number, (at.origin, at.cursor, at.log_start, at.end, at.lag)))
+            for p, at in of_topic.partitions.items()
+        ]
         if rows:
             say_columns((">partition", ">origin", ">cursor", ">log start", ">end", ">lag"), rows)
-    for line in (*_undecodable(state["undecodable"]), *_problems(state)):
+    for line in (*_undecodable(state.undecodable), *_problems(state)):
         say(line, "yellow")
 
 
-def _problems(state: Document) -> Iterator[str]:
-    for topic, each in state["topics"].items():
-        for p, values in each["partitions"].items():
-            if values["high"] is not None and values["high"] > values["end"]:
-                hidden = counted(values["high"] - values["end"], "offset")
-                opened = values["open_since"]
-                age = f"for {time_since(opened)}" if opened else "since an unknown time"
+def _problems(state: IngestStatus) -> Iterator[str]:
+    for topic, of_topic in state.topics.items():
+        for p, at in of_topic.partitions.items():
+            if at.high is not None and at.end is not None and at.high > at.end:
+                hidden, since = counted(at.high - at.end, "offset"), at.open_since
+                age = f"for {time_since(since)}" if since else "since an unknown time"
                 yield f"{topic}-{p}: {hidden} behind a transaction that is open {age}"
-    for each in state["problems"]:
-        yield str(LeftOut.from_json(each))
-        yield f"  → {each['fix']}"
+    for each in state.problems:
+        yield str(each.excluded)
+        yield f"  → {each.fix}"
 
 
 def _undecodable(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
@@ -207,12 +212,11 @@ def _undecodable(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
             yield f"  {n:,}  {reason}"
 
 
-def print_last_entry(entry: Document | None) -> None:
+def print_last_entry(entry: LastEntry | None) -> None:
     """Print which run has written to a ledger last, and when."""
     if entry:
-        age = time_since(entry["at"])
-        say(f"  last change: {entry['kind']} #{entry['n']}, {age} ago, by {entry['run']}")
+        say(f"  last change: {entry.kind} #{entry.n}, {time_since(entry.at)} ago, by {entry.run}")
 
 
-def _range(form: Document) -> str:
-    return f"{form['topic']}-{form['partition']} [{form['start']:,}, {form['end']:,})"
+def _range(gap: Gap) -> str:
+    return f"{gap.topic}-{gap.partition} [{gap.start:,}, {gap.end:,})"

@@ -24,6 +24,7 @@ from tidegate.orchestration.command_connections import spark as spark_of
 from tidegate.pipelines.spec import Egress, Spec
 
 if TYPE_CHECKING:
+    from tidegate.egress.status import Waiting
     from tidegate.launch.submission import Submission
     from tidegate.runs.run import EgressRun, Run
     from tidegate.runs.steps import Planned
@@ -126,13 +127,12 @@ def explain(run: Run | EgressRun, *, as_json: bool) -> None:
     answer(explained, PRINTERS[run.spec.kind].explained, as_json=as_json)
 
 
-def _waiting(spec: Egress) -> dict[str, Any] | None:
+def _waiting(spec: Egress) -> Waiting | None:
     """Return what the source has left. None if that cannot be told."""
     try:
-        waiting: dict[str, Any] | None = flows.flow_of(spec).status(spec, kafka)["waiting"]
+        return flows.EGRESS.status(spec, kafka).waiting
     except TidegateError:
         return None
-    return waiting
 
 
 @contextmanager

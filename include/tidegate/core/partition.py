@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from tidegate.core.cursor import Progress, Watermarks
 from tidegate.core.intervals import Intervals
+from tidegate.core.json_codec import Document
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.wording import counted
 
@@ -245,9 +246,24 @@ def is_skipped(reader: Reader, excluded: LeftOut) -> bool:
     return policy.get(excluded.reason, "fail") != "fail"
 
 
-def with_fix(reader: Reader, excluded: LeftOut) -> dict[str, Any]:
-    """Return an exclusion and its fix, as documents have them."""
-    return {**excluded.to_json(), "fix": fix(reader, excluded)}
+@dataclass(frozen=True)
+class Problem(Document):
+    """What is excluded, and what to do about it. In JSON it is one object."""
+
+    excluded: LeftOut
+    fix: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.excluded.to_json(), "fix": self.fix}
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Problem:
+        return cls(LeftOut.from_json(form), form["fix"])
+
+
+def with_fix(reader: Reader, excluded: LeftOut) -> Problem:
+    """Return an exclusion with its fix."""
+    return Problem(excluded, fix(reader, excluded))
 
 
 def in_words(excluded: Iterable[LeftOut]) -> Iterator[tuple[LeftOut, str]]:

@@ -2,24 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from tidegate.core.offsets import window_to_json
-from tidegate.core.plan import Plan
+from tidegate.core.json_codec import Document
+from tidegate.core.offsets import Window
+from tidegate.core.plan import Exclusion, Plan, SourceFile
 from tidegate.core.work import delivered
 from tidegate.egress import proposal
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.planning import preview
 from tidegate.egress.sender import is_dead_here
-from tidegate.runs.client_options import explained_options
+from tidegate.runs.client_options import InEffect, explained_options
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import EgressRun, OpenRun
 
 FORMAT = 1
 
 
-def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) -> dict[str, Any]:
-    """Return what the run would do (contract: `explain --json`, egress).
+@dataclass(frozen=True)
+class OfReplay(Document):
+    """The replay that a run is for. `commit` is None if it was declared sent."""
+
+    id: str
+    where: str | None
+    done: bool
+    commit: int | None
+
+
+@dataclass(frozen=True)
+class FirstClaim(Document):
+    """An open claim that the run would end first."""
+
+    plan_id: str
+    attempt: str
+    sender_dead: bool
+
+
+@dataclass(frozen=True)
+class Later(Document):
+    """What is left to later runs: files, offsets, files that are not settled, offsets behind an
+    unseen one.
+    """
+
+    files: int
+    offsets: int
+    young: int
+    ahead: int
+
+
+@dataclass(frozen=True)
+class TargetExplained(Document):
+    """A topic of the target. `topic_id` is None if the run would make it."""
+
+    topic_id: str | None
+    partitions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EgressExplained(Document):
+    """What a run of an egress would do (contract: `explain --json`).
+
+    `plan_id` is None while a topic of the target does not exist. `unchecked` are SQL expressions,
+    which only Spark can check.
+    """
+
+    format: int = FORMAT
+    pipeline: str
+    kind: str
+    kafka: Mapping[str, str | None]
+    source_kafka: Mapping[str, str | None] | None
+    lane: str
+    replay: OfReplay | None
+    plan_id: str | None
+    finishes_first: FirstClaim | None
+    files: tuple[SourceFile, ...]
+    offsets: tuple[Window, ...]
+    records: int
+    bytes: int
+    later: Later
+    left_out: tuple[Exclusion, ...]
+    unchecked: tuple[str, ...]
+    target: Mapping[str, TargetExplained]
+    settings: Mapping[str, InEffect]
+    notices: tuple[str, ...]
+
+
+def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) -> EgressExplained:
+    """Return what the run would do.
 
     `source_kafka` is the Kafka from which the source's lake was read, if there is one.
     LakeReadOnly or LakeUnavailable if the run could not write to its ledger's lake.
@@ -34,51 +104,45 @@ def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) ->
         open_lake_of(plan, run.stores, run.pipelines) if plan.chunks else None
     )
     lake_files = planned_files(lake, plan) if lake and plan.chunks else []
-    return {
-        "format": FORMAT,
-        "pipeline": run.spec.name,
-        "kind": run.spec.kind,
-        "kafka": run.kafka.to_json(),
-        "source_kafka": source_kafka and source_kafka.to_json(),
-        "lane": plan.lane,
-        "replay": run.asked
-        and {
-            "id": run.asked.id,
-            "where": plan.where,
-            "done": state.is_done,
-            "commit": state.commit,
-        },
-        "plan_id": plan.id if all(each.topic_id for each in target.values()) else None,
-        "finishes_first": claim
-        and {
-            "plan_id": claim.plan_id,
-            "attempt": claim.attempt,
-            "sender_dead": is_dead_here(claim.sender, claim.attempt),
-        },
-        "files": [file.to_json() for file in plan.files],
-        "offsets": [window_to_json(window) for window in plan.chunks],
-        "records": plan.records,
-        "bytes": sum(f.size for f in plan.files) + sum(f.size for f in lake_files),
-        "later": {
-            "files": len(backlog.files) - len(plan.files),
-            "offsets": sum(map(len, backlog.unsent.ranges)) - sum(map(len, window_of(plan))),
-            "young": len(backlog.young),
-            "ahead": backlog.unsent.ahead,
-        },
-        "left_out": [each.to_json() for each in plan.left_out],
-        "unchecked": _expressions(run, plan),
-        "target": {
-            topic: {"topic_id": each.topic_id or None, "partitions": each.partitions}
+    return EgressExplained(
+        pipeline=run.spec.name,
+        kind=run.spec.kind,
+        kafka=run.kafka.to_json(),
+        source_kafka=source_kafka.to_json() if source_kafka else None,
+        lane=plan.lane,
+        replay=OfReplay(run.asked.id, plan.where, state.is_done, state.commit)
+        if run.asked
+        else None,
+        plan_id=plan.id if all(each.topic_id for each in target.values()) else None,
+        finishes_first=FirstClaim(
+            claim.plan_id, claim.attempt, is_dead_here(claim.sender, claim.attempt)
+        )
+        if claim
+        else None,
+        files=plan.files,
+        offsets=plan.chunks,
+        records=plan.records,
+        bytes=sum(f.size for f in plan.files) + sum(f.size for f in lake_files),
+        later=Later(
+            files=len(backlog.files) - len(plan.files),
+            offsets=sum(map(len, backlog.unsent.ranges)) - sum(map(len, window_of(plan))),
+            young=len(backlog.young),
+            ahead=backlog.unsent.ahead,
+        ),
+        left_out=plan.left_out,
+        unchecked=tuple(_expressions(run, plan)),
+        target={
+            topic: TargetExplained(each.topic_id or None, each.partitions)
             for topic, each in target.items()
         },
-        "settings": explained_options(run),
-        "notices": [
+        settings=explained_options(run),
+        notices=(
             *run.spec.notices,
             *proposal.missing_columns(run, plan),
             *_values_of_directories(plan),
             *run.engine.notices(opened.store),
-        ],
-    }
+        ),
+    )
 
 
 def _values_of_directories(plan: Plan) -> list[str]:

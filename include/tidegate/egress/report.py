@@ -9,7 +9,7 @@ from tidegate.core import layout
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Plan
-from tidegate.egress.status import source_backlog
+from tidegate.egress.status import read_source
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store
@@ -60,17 +60,19 @@ def details(
 ) -> dict[str, Any]:
     """Return what the full report adds: rows of each file, and the backlog and settings of now."""
     replay = plan.replay or {}
-    now = source_backlog(run.spec, run.stores, run.pipelines, store, fold)
+    now = read_source(run.spec, run.stores, run.pipelines, store, fold)
     return {
         "replay": {"id": replay["id"], "where": plan.where} if "asked" in replay else None,
         "target": {topic: asdict(each) for topic, each in (plan.target or {}).items()},
         "attempt": delivery.attempt if delivery else None,
         "versions": dict(delivery.versions) if delivery else {},
         "sent": [_sent(file) for file in delivery.files] if delivery else [],
-        "source": now["source"],
-        "source_problem": now["source_problem"],
-        "waiting": now["waiting"],
-        "settings": effective(run.spec, run.kafka, {}),
+        "source": now.source,
+        "source_problem": now.source_problem,
+        "waiting": now.waiting and now.waiting.to_json(),
+        "settings": {
+            name: each.to_json() for name, each in effective(run.spec, run.kafka, {}).items()
+        },
     }
 
 

@@ -3,102 +3,192 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate.core import layout
 from tidegate.core.entries import Claim, Commit
 from tidegate.core.fold import Fold
+from tidegate.core.json_codec import Document
+from tidegate.core.plan import LeftOutFile
 from tidegate.egress.backlog import read_backlog
 from tidegate.egress.sender import is_dead_here
 from tidegate.errors import TidegateError
 from tidegate.lake import json_documents, plans
-from tidegate.lake.ledger import Ledger, last_entry
+from tidegate.lake.ledger import LastEntry, Ledger, last_entry
 from tidegate.lake.store_protocol import Store, Stores
 from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 
 FORMAT = 1
 
 
-def status(
-    spec: EgressSpec, stores: Stores, pipelines: Pipelines, *, footers: bool = True
-) -> dict[str, Any]:
-    """Return what was sent, and the backlog (contract: `status --json`, egress).
+@dataclass(frozen=True)
+class Waiting(Document):
+    """What of a source is not sent yet: files and their bytes, offsets of a lake.
 
-    `waiting` is null, and `source_problem` says why, when the source cannot be read. Only with
-    `footers` are broken Parquet files recognised, and rows in quarantine counted.
+    `young` files are not settled, and will be in `settles_in` seconds. Offsets `ahead` are behind
+    an unseen one. Offsets `unselected` are of topics that `source.topics` does not name.
+    """
+
+    files: int
+    bytes: int
+    young: int
+    settles_in: int | None
+    offsets: int
+    ahead: int
+    unselected: int
+
+
+@dataclass(frozen=True)
+class SourceState(Document):
+    """The source of an egress. `waiting` is None if it cannot be read, and `source_problem` why."""
+
+    source: str
+    source_problem: str | None
+    waiting: Waiting | None
+    left_out: tuple[LeftOutFile, ...]
+
+
+@dataclass(frozen=True)
+class Sent(Document):
+    """What live commits have sent. `duplicates` of the rows were sent twice, by a release."""
+
+    files: int
+    rows: int
+    duplicates: int
+
+
+@dataclass(frozen=True)
+class Quarantined(Document):
+    """The rows of live commits that are in quarantine, and the directory with them."""
+
+    rows: int
+    uri: str
+
+
+@dataclass(frozen=True)
+class BrokenOrder(Document):
+    """A commit whose rows stand behind later ones, and the topics or partitions where they do."""
+
+    commit: int
+    where: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OpenClaim(Document):
+    """A claim that has not ended. `sender_dead` is true only if this machine proves it.
+
+    `replay` is the id of the replay that it is for.
+    """
+
+    plan_id: str
+    replay: str | None
+    attempt: str
+    sender: Mapping[str, Any]
+    sender_dead: bool
+    files: tuple[str, ...]
+    offsets: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EgressStatus(Document):
+    """What an egress has sent, what waits, and its open claims (contract: `status --json`).
+
+    `target` has the end of each partition after the last commit.
+    """
+
+    format: int = FORMAT
+    pipeline: str
+    kind: str
+    source: str
+    source_problem: str | None
+    waiting: Waiting | None
+    left_out: tuple[LeftOutFile, ...]
+    sent: Sent
+    target: Mapping[str, Mapping[int, int]]
+    quarantine: Quarantined | None
+    commits: int
+    last_commit: int | None
+    last_entry: LastEntry | None
+    broken_order: tuple[BrokenOrder, ...]
+    open_claims: tuple[OpenClaim, ...]
+
+
+def read_egress_status(
+    spec: EgressSpec, stores: Stores, pipelines: Pipelines, *, footers: bool = True
+) -> EgressStatus:
+    """Return what was sent, and the backlog.
+
+    Only with `footers` are broken Parquet files recognised, and rows in quarantine counted.
     """
     store = stores.open(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "kind": spec.kind,
-        **source_backlog(
-            spec, stores, pipelines, store, fold, spec.max_records if footers else None
+    most = spec.max_records if footers else None
+    source = read_source(spec, stores, pipelines, store, fold, most)
+    live = fold.live.values()
+    return EgressStatus(
+        pipeline=spec.name,
+        kind=spec.kind,
+        source=source.source,
+        source_problem=source.source_problem,
+        waiting=source.waiting,
+        left_out=source.left_out,
+        sent=Sent(
+            files=len(fold.sent),
+            rows=sum(r.sent for commit in live for r in commit.receipts),
+            duplicates=sum(commit.duplicates for commit in live),
         ),
-        "sent": {
-            "files": len(fold.sent),
-            "rows": sum(r.sent for commit in fold.live.values() for r in commit.receipts),
-            "duplicates": sum(commit.duplicates for commit in fold.live.values()),
+        target={
+            topic: dict(sorted(ends.items())) for topic, ends in sorted(fold.target_ends.items())
         },
-        "target": {
-            topic: {str(p): end for p, end in sorted(ends.items())}
-            for topic, ends in sorted(fold.target_ends.items())
-        },
-        "quarantine": _quarantine(store, fold) if footers else None,
-        "commits": len(fold.live),
-        "last_commit": max(fold.live, default=None),
-        "last_entry": last_entry(store, fold),
-        "broken_order": [
-            {"commit": n, "where": list(commit.broken_order)}
+        quarantine=_quarantine(store, fold) if footers else None,
+        commits=len(fold.live),
+        last_commit=max(fold.live, default=None),
+        last_entry=last_entry(store, fold),
+        broken_order=tuple(
+            BrokenOrder(n, commit.broken_order)
             for n, commit in fold.live.items()
             if commit.broken_order
-        ],
-        "open_claims": [_claim_to_json(store, claim) for claim in fold.claims.values()],
-    }
+        ),
+        open_claims=tuple(_open_claim(store, claim) for claim in fold.claims.values()),
+    )
 
 
-def source_backlog(
+def read_source(
     spec: EgressSpec,
     stores: Stores,
     pipelines: Pipelines,
     store: Store,
     fold: Fold,
     max_records: int | None = None,
-) -> dict[str, Any]:
+) -> SourceState:
     """Return the backlog of the source, or why it cannot be read.
 
     With `max_records`, the footers of the files that the next run would send are read.
     """
-    problem, backlog = None, None
+    source = spec.source.path or f"the lake of {spec.source.lake}"
     try:
         backlog = read_backlog(spec, stores, pipelines, store, fold, max_records)
     except TidegateError as error:
-        problem = str(error)
-    return {
-        "source": spec.source.path or f"the lake of {spec.source.lake}",
-        "source_problem": problem,
-        "waiting": backlog
-        and {
-            "files": len(backlog.files),
-            "bytes": sum(file.size for file in backlog.files),
-            "young": len(backlog.young),
-            "settles_in": backlog.settles_in,
-            "offsets": sum(map(len, backlog.unsent.ranges)),
-            "ahead": backlog.unsent.ahead,
-            "unselected": sum(backlog.unsent.unselected.values()),
-        },
-        "left_out": [each.to_json() for each in backlog.left_out] if backlog else [],
-    }
+        return SourceState(source, str(error), None, ())
+    waiting = Waiting(
+        files=len(backlog.files),
+        bytes=sum(file.size for file in backlog.files),
+        young=len(backlog.young),
+        settles_in=backlog.settles_in,
+        offsets=sum(map(len, backlog.unsent.ranges)),
+        ahead=backlog.unsent.ahead,
+        unselected=sum(backlog.unsent.unselected.values()),
+    )
+    return SourceState(source, None, waiting, tuple(backlog.left_out))
 
 
-def _quarantine(store: Store, fold: Fold) -> dict[str, Any] | None:
-    """Return how many rows of live commits are in quarantine, and where. None if there are none."""
+def _quarantine(store: Store, fold: Fold) -> Quarantined | None:
     kept = {each.path.removeprefix(layout.QUARANTINE).split("/")[0]
             for each in store.objects(layout.QUARANTINE)}  # fmt: skip
     commits = [commit for commit in fold.live.values() if commit.plan_id in kept]
     rows = sum(store.each(lambda commit: _bad_rows(store, commit), commits))
-    return {"rows": rows, "uri": store.uri(layout.QUARANTINE.rstrip("/"))} if rows else None
+    return Quarantined(rows, store.uri(layout.QUARANTINE.rstrip("/"))) if rows else None
 
 
 def _bad_rows(store: Store, commit: Commit) -> int:
@@ -110,15 +200,14 @@ def _bad_rows(store: Store, commit: Commit) -> int:
     return json_documents.read_document(store, commit.manifest.path, count) or 0
 
 
-def _claim_to_json(store: Store, claim: Claim) -> dict[str, Any]:
-    """Return a claim. `sender_dead` is true only if this machine proves it."""
+def _open_claim(store: Store, claim: Claim) -> OpenClaim:
     replay = plans.load_plan(store, claim.plan_id).replay or {}
-    return {
-        "plan_id": claim.plan_id,
-        "replay": replay["id"] if "asked" in replay else None,  # a --resend has no id of its own
-        "attempt": claim.attempt,
-        "sender": dict(claim.sender),
-        "sender_dead": is_dead_here(claim.sender, claim.attempt),
-        "files": [file.name for file in claim.files],
-        "offsets": sum(map(len, claim.window)),
-    }
+    return OpenClaim(
+        plan_id=claim.plan_id,
+        replay=replay["id"] if "asked" in replay else None,  # a --resend has no id of its own
+        attempt=claim.attempt,
+        sender=claim.sender,
+        sender_dead=is_dead_here(claim.sender, claim.attempt),
+        files=tuple(file.name for file in claim.files),
+        offsets=sum(map(len, claim.window)),
+    )

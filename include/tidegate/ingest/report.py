@@ -92,7 +92,9 @@ def details(
         "taken_up": note.get("taken_up", {}),
         "topics": topics,
         "broker": problem,
-        "settings": effective(run.spec, run.kafka, {}),
+        "settings": {
+            name: each.to_json() for name, each in effective(run.spec, run.kafka, {}).items()
+        },
     }
 
 

@@ -6,21 +6,23 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tidegate.core import partition
 from tidegate.core.cluster_answers import iso
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import problems
+from tidegate.core.entries import Gap
 from tidegate.core.fold import Fold
-from tidegate.core.partition import LeftOut
+from tidegate.core.json_codec import Document
+from tidegate.core.partition import LeftOut, Problem
 from tidegate.core.work import chunks_to_commit
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
 from tidegate.ingest import truncation
 from tidegate.lake import decodings, plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.committed_files import CommittedFile, live_files
-from tidegate.lake.ledger import Ledger, existing, last_entry
+from tidegate.lake.ledger import LastEntry, Ledger, existing, last_entry
 from tidegate.lake.plan_work import open_attempts
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.kafka_protocol import Kafka
@@ -123,14 +125,74 @@ def positions(
     return by_partition
 
 
-def status(
-    spec: IngestSpec, store: Store, kafka: Kafka, state: PipelineState | None = None
-) -> dict[str, Any]:
-    """Return the position of each partition that the pipeline reads (contract: `status --json`).
+@dataclass(frozen=True)
+class PartitionStatus(Document):
+    """The offsets of a partition, as `Position` has them.
 
-    `log_start`, `end`, `high` and `lag` are null, and `broker` says why, when the broker does not
-    answer.
+    `open_since` is the begin of the oldest transaction that is open in it, in ISO 8601.
     """
+
+    origin: int | None
+    cursor: int | None
+    log_start: int | None
+    end: int | None
+    high: int | None
+    lag: int | None
+    open_since: str | None
+
+
+@dataclass(frozen=True)
+class TopicStatus(Document):
+    """A topic by its id, None if it was never read, and its partitions."""
+
+    topic_id: str | None
+    partitions: Mapping[int, PartitionStatus]
+
+
+@dataclass(frozen=True)
+class Unfinished(Document):
+    """A plan with staged chunks that are not all committed. `sealed` chunks wait for their commit.
+
+    `run` planned it, `at` a time in ISO 8601. `refused` are the reasons why chunks cannot be
+    committed.
+    """
+
+    plan_id: str
+    lane: str
+    run: str | None
+    at: str | None
+    chunks: int
+    committed: int
+    sealed: int
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestStatus(Document):
+    """Where an ingest stands (contract: `status --json`).
+
+    The broker's offsets are None, and `broker` says why, if it does not answer. `undecodable` has,
+    by topic and reason, the rows that do not fit their schema.
+    """
+
+    format: int = FORMAT
+    pipeline: str
+    topics: Mapping[str, TopicStatus]
+    problems: tuple[Problem, ...]
+    commits: int
+    last_commit: int | None
+    last_entry: LastEntry | None
+    gaps: tuple[Gap, ...]
+    undecodable: Mapping[str, Mapping[str, int]]
+    open_claims: tuple[str, ...] = ()
+    unfinished: tuple[Unfinished, ...]
+    broker: str | None
+
+
+def read_ingest_status(
+    spec: IngestSpec, store: Store, kafka: Kafka, state: PipelineState | None = None
+) -> IngestStatus:
+    """Return the position of each partition that the pipeline reads, and each problem."""
     state = state or read_state(spec, store, kafka)
     since = kafka.open_since(state.watermarks)
     fold = state.fold
@@ -138,29 +200,26 @@ def status(
     topics = {}
     for topic in state.topics:
         topic_id = state.topic_ids.get(topic)
+        marks, assigned = state.watermarks.get(topic, {}), spec.partitions_of(topic)
         partitions = {
-            str(p): {**position._asdict(), "open_since": iso(since.get((topic, p)))}
-            for p, position in positions(
-                fold, topic_id, state.watermarks.get(topic, {}), spec.partitions_of(topic)
-            ).items()
+            p: PartitionStatus(*position, iso(since.get((topic, p))))
+            for p, position in positions(fold, topic_id, marks, assigned).items()
         }
-        topics[topic] = {"topic_id": topic_id, "partitions": partitions}
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "topics": topics,
-        "problems": [partition.with_fix(spec, each) for each in excluded],
-        "commits": len(fold.live),
-        "last_commit": max(fold.live, default=None),
-        "last_entry": last_entry(state.store, fold),
-        "gaps": [gap.to_json() for gap in fold.gaps],
-        "undecodable": {
-            topic: dict(counts) for topic in state.topics if (counts := fold.undecodable.get(topic))
+        topics[topic] = TopicStatus(topic_id, partitions)
+    return IngestStatus(
+        pipeline=spec.name,
+        topics=topics,
+        problems=tuple(partition.with_fix(spec, each) for each in excluded),
+        commits=len(fold.live),
+        last_commit=max(fold.live, default=None),
+        last_entry=last_entry(state.store, fold),
+        gaps=tuple(fold.gaps),
+        undecodable={
+            topic: counts for topic in state.topics if (counts := fold.undecodable.get(topic))
         },
-        "open_claims": [],
-        "unfinished": _unfinished(state.store, fold),
-        "broker": state.problem,
-    }
+        unfinished=tuple(_unfinished(state.store, fold)),
+        broker=state.problem,
+    )
 
 
 def _hanging(state: PipelineState, open_since: Mapping[tuple[str, int], int]) -> Iterator[LeftOut]:
@@ -169,11 +228,8 @@ def _hanging(state: PipelineState, open_since: Mapping[tuple[str, int], int]) ->
         yield from partition.hanging(topic, marks, since, time.time() * 1000)
 
 
-def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
-    """Return the plans with staged chunks that are not all committed, oldest first.
-
-    `sealed` chunks wait for their commit.
-    """
+def _unfinished(store: Store, fold: Fold) -> list[Unfinished]:
+    """Return the plans with staged chunks that are not all committed, oldest first."""
     sealed: dict[str, set[int]] = defaultdict(set)
     for attempt, files in open_attempts(fold, staged_files(store)).items():
         is_sealed = attempt.done_path in dict(files) and store.size(attempt.manifest_path)
@@ -185,24 +241,18 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
         except LakeDamaged:
             continue  # `verify` and `repair` report it
         if left := {chunk.number for chunk in chunks_to_commit(fold, plan)}:
+            waiting = sorted(chunks & left)
+            wrong = decodings.chunk_contradictions(store, fold, plan, waiting).values()
             found.append(
-                {
-                    "plan_id": plan_id,
-                    "lane": plan.lane,
-                    "run": note.get("run"),
-                    "at": note.get("at"),
-                    "chunks": len(plan.chunks),
-                    "committed": len(plan.chunks) - len(left),
-                    "sealed": len(chunks & left),
-                    "refused": sorted(
-                        {
-                            each
-                            for wrong in decodings.chunk_contradictions(
-                                store, fold, plan, sorted(chunks & left)
-                            ).values()
-                            for each in wrong
-                        }
-                    ),
-                }
+                Unfinished(
+                    plan_id=plan_id,
+                    lane=plan.lane,
+                    run=note.get("run"),
+                    at=note.get("at"),
+                    chunks=len(plan.chunks),
+                    committed=len(plan.chunks) - len(left),
+                    sealed=len(waiting),
+                    refused=tuple(sorted({each for reasons in wrong for each in reasons})),
+                )
             )
-    return sorted(found, key=lambda each: (each["at"] or "", each["plan_id"]))
+    return sorted(found, key=lambda each: (each.at or "", each.plan_id))

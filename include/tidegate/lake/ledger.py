@@ -15,7 +15,7 @@ from tidegate.core import canonical, layout
 from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import KINDS, Commit, Entry, Gap
 from tidegate.core.fold import Fold
-from tidegate.core.json_codec import MALFORMED
+from tidegate.core.json_codec import MALFORMED, Document
 from tidegate.core.judge import Accepted, CutTo, Verdict, judge
 from tidegate.errors import (
     ConfigurationError,
@@ -228,10 +228,21 @@ class Ledger:
         )
 
 
-def last_entry(store: Store, fold: Fold) -> dict[str, Any] | None:
-    """Return number, kind, run and time of the last entry that was folded. None for no entry."""
-    form = json_documents.read_document(store, layout.entry(fold.n), dict) if fold.n else None
-    return form and {name: form[name] for name in ("n", "kind", "run", "at")}
+@dataclass(frozen=True)
+class LastEntry(Document):
+    """The last entry of a ledger: its number and kind, and which run wrote it when (ISO 8601)."""
+
+    n: int
+    kind: str
+    run: str
+    at: str
+
+
+def last_entry(store: Store, fold: Fold) -> LastEntry | None:
+    """Return the last entry that was folded. None for no entry."""
+    if not fold.n:
+        return None
+    return json_documents.read_document(store, layout.entry(fold.n), LastEntry.from_json)
 
 
 def written_at(store: Store, n: int) -> datetime:

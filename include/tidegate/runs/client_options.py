@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate.core.json_codec import Document
 from tidegate.errors import ConfigurationError
 from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Spec
 from tidegate.settings.merged import Effective, Origin, merged
@@ -24,25 +26,33 @@ _LONGEST = 120  # characters of a run id in the name of a client
 _SHOWN = {each.name for each in TABLE if each.place is Place.SPARK}
 
 
-def effective(
-    spec: Spec, kafka: Kafka, of_spark: Mapping[str, str]
-) -> dict[str, dict[str, str | None]]:
+@dataclass(frozen=True)
+class InEffect(Document):
+    """A setting's value, None if it may be secret, and its origin.
+
+    The origin is `pipeline`, `connection` or `tidegate`.
+    """
+
+    value: str | None
+    origin: str
+
+
+def effective(spec: Spec, kafka: Kafka, of_spark: Mapping[str, str]) -> dict[str, InEffect]:
     """Return each setting of Spark's source or sink, of Kafka's pools, and of `spark.conf`, that
     has not the default of Spark or Kafka. `of_spark` are those of the Spark connection.
 
-    By name its value and its origin: pipeline, connection or tidegate. No setting of the table can
-    be secret. Other settings of Spark may be, and have None as their value.
+    No setting of the table can be secret. Other settings of Spark may be, and have no value.
     """
     found = _of_source(spec, kafka) if spec.kind == "ingest" else _of_sink(spec, kafka)
     given = {
-        name: each._asdict() | ({} if name in _SHOWN else {"value": None})
+        name: InEffect(each.value if name in _SHOWN else None, each.origin.value)
         for name, each in merged(Place.SPARK, spec.spark.settings, of_spark).items()
         if each.origin is not Origin.TIDEGATE or name.startswith("spark.kafka.")
     }
-    return {name: each._asdict() for name, each in found.items()} | given
+    return {name: InEffect(each.value, each.origin.value) for name, each in found.items()} | given
 
 
-def explained_options(run: AnyRun) -> dict[str, dict[str, str | None]]:
+def explained_options(run: AnyRun) -> dict[str, InEffect]:
     """Return what `effective` does, with the deploy mode of Spark where the driver is elsewhere."""
     return effective(run.spec, run.kafka, run.engine.settings)
 

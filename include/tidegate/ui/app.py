@@ -22,9 +22,9 @@ from tidegate import flows
 from tidegate.core.coverage import coverage_bar
 from tidegate.core.partition import LeftOut
 from tidegate.core.wording import counted
-from tidegate.egress.status import status as egress_status
+from tidegate.egress.status import read_egress_status
 from tidegate.errors import ConfigurationError, TidegateError, Transient
-from tidegate.ingest.status import read_state, status
+from tidegate.ingest.status import read_ingest_status, read_state
 from tidegate.ingest.topic_coverage import intervals
 from tidegate.lake.store import STORES
 from tidegate.orchestration import airflow_connections
@@ -167,7 +167,7 @@ def _request(name: str) -> Future[dict[str, Any]]:
 def _status(spec: Spec) -> dict[str, Any]:
     """Return a status. A broker that did not answer for one pipeline is not asked by others."""
     if isinstance(spec, Egress):
-        return egress_status(spec, STORES, pipeline_files, footers=False)
+        return read_egress_status(spec, STORES, pipeline_files, footers=False).to_json()
     kafka = airflow_connections.kafka(spec)
     until, why = down_until.get(spec.kafka, (0.0, ""))
     down = why if time.monotonic() < until else None
@@ -179,7 +179,7 @@ def _status(spec: Spec) -> dict[str, Any]:
         topic: {str(p): coverage_bar(each, BAR) for p, each in partitions.items()}
         for topic, partitions in intervals(state).items()
     }
-    return status(spec, store, kafka, state) | {"bars": bars}
+    return read_ingest_status(spec, store, kafka, state).to_json() | {"bars": bars}
 
 
 def _result(name: str, answer: Future[dict[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tidegate import flows
 from tidegate.core import canonical, layout
 from tidegate.egress.publish import publish
 from tidegate.egress.release import release_claim
-from tidegate.egress.status import status
+from tidegate.egress.status import read_egress_status
 from tidegate.egress.verify import verify
 from tidegate.errors import OtherFormat, SendFailed
 from tidegate.lake.ledger import Ledger
@@ -27,7 +27,7 @@ READERS: dict[str, Callable[[World], object]] = {
     "release": lambda world: release_claim(
         world.spec, flows.store(world.spec), None, "resend", "a test", engine=TOY, run="me"
     ),
-    "status": lambda world: status(world.spec, STORES, pipeline_files),
+    "status": lambda world: read_egress_status(world.spec, STORES, pipeline_files).to_json(),
     "verify": lambda world: verify(world.spec, flows.store(world.spec), None, lambda _: None),
     "sweep": lambda world: sweep_pipeline(world.spec, flows.store(world.spec), run="sweep"),
 }

@@ -307,7 +307,11 @@ def test_a_timeout_of_the_connection_that_contradicts_the_pipeline(
     monkeypatch.setattr(
         "support.egress_world.KafkaCluster", lambda name, _: KafkaCluster(name, extra)
     )
-    for step in (world.send, lambda: world.plan("other"), lambda: explain(world.open("third"))):
+    for step in (
+        world.send,
+        lambda: world.plan("other"),
+        lambda: explain(world.open("third")),
+    ):
         with pytest.raises(
             ConfigurationError,
             match=r"connection 'k' has: target\.producer: delivery\.timeout\.ms: ",
@@ -337,7 +341,7 @@ def test_explain_shows_settings_with_their_origins(
     monkeypatch.setattr(
         "support.egress_world.KafkaCluster", lambda name, _: KafkaCluster(name, extra)
     )
-    form = explain(world.open())
+    form = explain(world.open()).to_json()
     assert form["settings"] == {
         **SETTINGS,
         "kafka.acks": {"value": "1", "origin": "pipeline"},
@@ -369,7 +373,7 @@ def test_columns_of_json_are_proposed(
 ) -> None:
     world.put(a='{"id":1}\n')
     world.settings = {"source": {"path": str(world.home / "in"), **source}, "columns": columns}
-    found = [each for each in explain(world.open())["notices"] if "source.columns" in each]
+    found = [each for each in explain(world.open()).notices if "source.columns" in each]
     assert found == proposes * [
         "source.columns: expressions on JSON need the columns that they name. The first lines "
         "have id BIGINT"
@@ -382,7 +386,7 @@ def test_explain_says_what_only_directories_have(world: World) -> None:
     below.mkdir(parents=True)
     (below / "a.txt").write_text("x\n")
     world.settings = {"source": {"path": f"{world.home}/in/**/*.txt", "format": "text"}}
-    (notice,) = [each for each in explain(world.open())["notices"] if "directories" in each]
+    (notice,) = [each for each in explain(world.open()).notices if "directories" in each]
     assert "dt=…, region=…" in notice
 
 
@@ -404,7 +408,7 @@ def test_explain_of_a_topic_that_a_run_would_make(world: World) -> None:
     to_be = TargetState("", {0: 0, 1: 0, 2: 0}, 1_000_000, compacted=False)
     world.target = TargetSurvey("cluster", {"t": to_be})
     world.put(a="1")
-    explained = explain(world.open())
+    explained = explain(world.open()).to_json()
     assert explained["target"] == {"t": {"topic_id": None, "partitions": 3}}
     assert (explained["plan_id"], [each["name"] for each in explained["files"]]) == (None, ["a"])
 
@@ -414,7 +418,7 @@ def test_explain_of_a_ledger_that_cannot_be_written(world: World) -> None:
     world.settings = {"lake": "/sys/lake"}
     world.put(a="1")
     with pytest.raises(LakeReadOnly, match="not permitted"):
-        explain(world.open())
+        explain(world.open()).to_json()
 
 
 def test_send_takes_the_living_plan(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

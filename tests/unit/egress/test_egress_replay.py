@@ -30,7 +30,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.egress import replay
 from tidegate.egress.explain import explain
 from tidegate.egress.release import release_claim
-from tidegate.egress.status import status
+from tidegate.egress.status import read_egress_status
 from tidegate.errors import (
     ConfigurationError,
     ReplayRefused,
@@ -97,7 +97,7 @@ def test_an_id_stands_for_one_window_and_one_filter(world: World) -> None:
         with pytest.raises(ReplayRefused, match=stands_for):
             world.plan(**other)
         with pytest.raises(ReplayRefused, match="replay id 'x' stands for"):
-            explain(world.open(**other))
+            explain(world.open(**other)).to_json()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_window_that_cannot_be_sent_again(
 ) -> None:
     """Every complaint at once, by plan and by explain; nothing is written anywhere."""
     before = sorted(world.home.rglob("*"))
-    for ask in (world.plan, lambda **a: explain(world.open(**a))):
+    for ask in (world.plan, lambda **a: explain(world.open(**a)).to_json()):
         with pytest.raises(WindowRefused, match=r"nothing was sent") as refused:
             ask(**asked)
         assert refused.value.numbers["complaints"] == complaints
@@ -217,7 +217,7 @@ def test_a_refused_window_makes_no_topic(world: World, monkeypatch: pytest.Monke
     with pytest.raises(WindowRefused):
         world.plan(**replay_of("90", "130"))
     assert asked == []
-    explain(world.open(**replay_of()))
+    explain(world.open(**replay_of())).to_json()
     world.plan(**replay_of())
     assert asked == [None, 3]
 
@@ -249,7 +249,7 @@ def test_a_replay_is_no_loop(world: World) -> None:
 def test_explain_of_a_replay(world: World) -> None:
     """The exact JSON; afterwards it names the entry that did it."""
     asked = replay_of(where="true", partitions=(0,))
-    explained = explain(world.open(**asked))
+    explained = explain(world.open(**asked)).to_json()
     assert explained == {
         "format": 1, "pipeline": "out", "kind": "egress", "lane": "replay",
         "kafka": {
@@ -267,10 +267,10 @@ def test_explain_of_a_replay(world: World) -> None:
     }  # fmt: skip
     world.send_and_publish(application=sends_window, **asked)
     explained["replay"] |= {"done": True, "commit": 2}
-    assert explain(world.open(**asked)) == explained
+    assert explain(world.open(**asked)).to_json() == explained
     columns = {"key": "no_such(key)", "value": ""}  # what is empty is not given
     world.settings |= {"columns": columns, "order_by": ["key"]}
-    live = explain(world.open())
+    live = explain(world.open()).to_json()
     assert (live["replay"], live["records"], live["bytes"]) == (None, 300, 15 * FILE_SIZE)
     assert live["unchecked"] == ["columns.key", "order_by"]  # only Spark knows its functions
 
@@ -284,18 +284,19 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
         world.send("one", dies_while_sending, **replay_of())
     (claim,) = world.fold.claims.values()
     assert [
-        each["replay"] for each in status(world.spec, STORES, pipeline_files)["open_claims"]
+        each["replay"]
+        for each in read_egress_status(world.spec, STORES, pipeline_files).to_json()["open_claims"]
     ] == ["x"]
     for alive in ({claim.attempt}, set()):
         world.alive = alive
-        assert explain(world.open())["finishes_first"] is None
+        assert explain(world.open()).to_json()["finishes_first"] is None
     world.alive = {claim.attempt}
     with pytest.raises(SenderAlive, match="holds the claim"):
         world.send("two", **replay_of())
     with pytest.raises(SendFailed):
         world.send("live", dies_while_sending)
     live = next(c for c in world.fold.claims.values() if c.lane == "live")
-    claims = status(world.spec, STORES, pipeline_files)["open_claims"]
+    claims = read_egress_status(world.spec, STORES, pipeline_files).to_json()["open_claims"]
     assert [each["replay"] for each in claims] == ["x", None]
     world.alive = {live.attempt}
     assert (
@@ -340,7 +341,7 @@ def test_a_replay_is_released_by_hand(world: World, how: Any, runs: int) -> None
     assert len(world.ran) == runs
     assert report["commit"] == (4 if how == "resend" else None)
     assert [r["before"] for r in report["receipts"]] == ([9] if how == "resend" else [])
-    explained = explain(world.open(**replay_of()))["replay"]
+    explained = explain(world.open(**replay_of())).to_json()["replay"]
     assert (explained["done"], explained["commit"]) == (True, report["commit"])
     assert world.plan("live").plan.records == 300
 
@@ -352,7 +353,7 @@ def test_a_replay_that_was_refused_may_be_corrected(world: World) -> None:
     """
     with pytest.raises(RowsRefused):
         world.send("one", refuses(), **replay_of(where="nosuch = 1"))
-    explained = explain(world.open(**replay_of(where="offset < 5")))
+    explained = explain(world.open(**replay_of(where="offset < 5"))).to_json()
     report = world.send_and_publish(
         "two", application=sends_window, **replay_of(where="offset < 5")
     )

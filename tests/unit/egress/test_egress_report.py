@@ -17,7 +17,7 @@ from tidegate import flows
 from tidegate.core import layout
 from tidegate.core.wording import counted
 from tidegate.egress.publish import publish, verdict
-from tidegate.egress.status import status
+from tidegate.egress.status import read_egress_status
 from tidegate.lake import plans
 from tidegate.lake.store import STORES
 from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
@@ -109,10 +109,13 @@ def test_a_broken_order_is_reported_everywhere(
     assert f"out: commit #{report['commit']}: the order is broken in t-0, u-t-0" in caplog.text
     assert publish(world.open("two")).asset_event("t")["broken_order"] == ["t-0"]
     assert publish(world.open("one")).asset_event("t")["broken_order"] == []
-    state = status(world.spec, STORES, pipeline_files)
+    state = read_egress_status(world.spec, STORES, pipeline_files).to_json()
     assert state["broken_order"] == [{"commit": report["commit"], "where": ["t-0", "u-t-0"]}]
     assert checkpoint_pipeline(world.spec, flows.store(world.spec))["bytes"]
-    assert status(world.spec, STORES, pipeline_files)["broken_order"] == state["broken_order"]
+    assert (
+        read_egress_status(world.spec, STORES, pipeline_files).to_json()["broken_order"]
+        == state["broken_order"]
+    )
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
     )

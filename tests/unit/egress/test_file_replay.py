@@ -52,14 +52,14 @@ def test_by_names_and_globs(sent: World) -> None:
     """Once for each id, as a commit of its own; the pipeline's own runs send the same as without
     it.
     """
-    explained = explain(sent.open(**again("a*")))
+    explained = explain(sent.open(**again("a*"))).to_json()
     assert [each["name"] for each in explained["files"]] == ["a1", "a2"]
     assert explained["later"]["files"] == 0
     report = sent.send_and_publish("again", **again("a*"))
     assert (report["files"], report["lane"], report["commit"]) == (["a1", "a2"], "replay", 6)
     assert sent.send_and_publish("later", **again("a*")) == {**report, "run": "later"}
     assert len(sent.ran) == 3
-    assert explain(sent.open(**again("a*")))["replay"]["done"]
+    assert explain(sent.open(**again("a*"))).to_json()["replay"]["done"]
     other = sent.send_and_publish("other", **again("b1", "a2", replay_id="y"))
     assert other["files"] == ["a2", "b1"]
     assert sent.send_and_publish("three")["files"] == ["c1"]

@@ -24,7 +24,7 @@ from tidegate.egress import lake_source, replay
 from tidegate.egress.pipeline_cycles import refuse_loop
 from tidegate.egress.publish import verdict
 from tidegate.egress.release import declare_late
-from tidegate.egress.status import status
+from tidegate.egress.status import read_egress_status
 from tidegate.errors import (
     ConfigurationError,
     LakeDamaged,
@@ -88,7 +88,7 @@ def test_a_lake_is_sent_up_to_its_first_unseen_offset(world: World) -> None:
     """
     assert send_next(world, "one") == ["src-0 [60, 100)"]
     assert not world.plan("two").plan.has_work
-    waiting = status(world.spec, STORES, pipeline_files)["waiting"]
+    waiting = read_egress_status(world.spec, STORES, pipeline_files).to_json()["waiting"]
     assert (waiting["offsets"], waiting["ahead"]) == (0, 80)
     commit_range(world, "id", 0, 100, 110)
     assert send_next(world, "three") == ["src-0 [100, 110)"]
@@ -263,4 +263,5 @@ def test_a_topic_that_left_the_source_is_named(
         "src: 100 offsets of the lake are not sent: it is no longer in source.topics" in caplog.text
     )
     assert "never" not in caplog.text
-    assert status(world.spec, STORES, pipeline_files)["waiting"]["unselected"] == 100
+    waiting = read_egress_status(world.spec, STORES, pipeline_files).waiting
+    assert waiting.unselected == 100

@@ -116,7 +116,7 @@ def test_what_explain_status_and_report_show(world):
     spec = world.run("any").spec
     store = flows.store(spec)
     state = status.read_state(spec, store, world.run("any").kafka)
-    shown = status.status(spec, store, world.run("any").kafka, state)
+    shown = status.read_ingest_status(spec, store, world.run("any").kafka, state).to_json()
     lag = {p: each["lag"] for p, each in shown["topics"]["t"]["partitions"].items()}
     assert lag == {"0": 0, "1": 150}
     assert [(each["partition"], each["reason"]) for each in shown["problems"]] == [
@@ -134,8 +134,9 @@ def test_a_topic_that_does_not_exist(world, monkeypatch):
         given = {"topics": ["t"], "assign": None} if key == "topics" else {}
         world.settings |= given
         spec = world.run("any").spec
-        (problem,) = status.status(spec, flows.store(spec), world.run("any").kafka)["problems"]
-        assert problem["fix"].endswith(f"grant DESCRIBE on it, or correct `{key}`")
+        kafka = world.run("any").kafka
+        (problem,) = status.read_ingest_status(spec, flows.store(spec), kafka).problems
+        assert problem.fix.endswith(f"grant DESCRIBE on it, or correct `{key}`")
 
 
 def test_windows(world):

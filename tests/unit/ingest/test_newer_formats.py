@@ -14,7 +14,7 @@ from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import OtherFormat
-from tidegate.ingest.status import lake_files, read_state, status
+from tidegate.ingest.status import lake_files, read_ingest_status, read_state
 from tidegate.ingest.verify import verify
 from tidegate.lake import boundary_files, plans
 from tidegate.lake.attempts import Attempt
@@ -59,7 +59,7 @@ def show_status(world: World) -> None:
     run = world.run("any")
     store = flows.store(run.spec)
     state = read_state(run.spec, store, run.kafka, down="the broker does not answer")
-    status(run.spec, store, run.kafka, state)
+    read_ingest_status(run.spec, store, run.kafka, state).to_json()
 
 
 READERS: dict[str, Callable[[World], object]] = {

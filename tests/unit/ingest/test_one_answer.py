@@ -90,13 +90,14 @@ def test_one_reason_and_one_fix(world, damage, says, capsys):
     """In the same words, wherever somebody looks."""
     damage(world)
     spec = world.run("any").spec
-    state = status.status(spec, flows.store(spec), world.run("any").kafka)
+    read = status.read_ingest_status(spec, flows.store(spec), world.run("any").kafka)
+    state = read.to_json()
     problems = [LeftOut.from_json(each) for each in state["problems"]]
     fixes = {each["fix"] for each in state["problems"]}
     (fix,) = fixes
     assert fix == FIXES[problems[0].reason].format(pipeline="p", topic="t")
 
-    render_ingest.print_status(state)
+    render_ingest.print_status(read)
     shown = capsys.readouterr().out
     assert all(f"{each}\n  → {fix}\n" in shown for each in problems)
 
@@ -125,7 +126,7 @@ def test_a_hanging_transaction(world, monkeypatch):
         answer(monkeypatch, open_since=lambda *_, since=since: since)
         monkeypatch.setattr(pipeline_checks, "open_since", lambda *_, since=since: since)
         run = world.run("any")
-        state = status.status(run.spec, run.store(), run.kafka)
+        state = status.read_ingest_status(run.spec, run.store(), run.kafka).to_json()
         assert [str(LeftOut.from_json(each)) for each in state["problems"]] == expected
         lines = list(pipeline_checks.check_topics(world.run("any").spec, world.run("any").kafka))
         fixes = [line.fix for line in lines if line.check == "transactions" and line.fix]
@@ -137,7 +138,7 @@ def test_a_gap_that_the_next_run_records_is_said_to_be_one(world):
     expired(world)
     world.settings["on_expired"] = "skip"
     run = world.run("any")
-    (problem,) = status.status(run.spec, run.store(), run.kafka)["problems"]
+    (problem,) = status.read_ingest_status(run.spec, run.store(), run.kafka).to_json()["problems"]
     assert problem["fix"] == "the next run records the gap and goes on"
 
 

@@ -8,7 +8,7 @@ from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
 from tidegate.pipelines.spec import Ingest, parse_spec
-from tidegate.runs.client_options import effective, explained_options
+from tidegate.runs.client_options import InEffect, effective, explained_options
 from tidegate.runs.run import Run
 
 
@@ -22,5 +22,5 @@ def test_the_deploy_mode_is_shown_where_the_driver_is_elsewhere() -> None:
     elsewhere = replace(
         run, engine=SparkEngine(None, SparkConnection("s", "yarn", deploy_mode="cluster"))
     )
-    mode = {"value": "cluster", "origin": "connection"}
+    mode = InEffect("cluster", "connection")
     assert explained_options(elsewhere) == {**usual, "spark.submit.deployMode": mode}
