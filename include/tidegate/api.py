@@ -60,11 +60,11 @@ def open_lake(
     fit together: then give the `topic`; and if files of an earlier state are deleted.
     """
     from tidegate.lake import dataset
-    from tidegate.lake.ledger import as_of, existing
+    from tidegate.lake.ledger import as_of, read_existing
 
     spec = _ingest(pipeline)
     store = flows.store(spec)
-    fold = existing(store, spec.name) if at is None else as_of(store, spec.name, at)
+    fold = read_existing(store, spec.name) if at is None else as_of(store, spec.name, at)
     return dataset.Lake(spec.name, store, fold, topic, is_past=at is not None)
 
 

@@ -53,7 +53,7 @@ def variable(connection_id: str) -> str:
     return f"AIRFLOW_CONN_{connection_id.upper()}"
 
 
-def from_environment(
+def read_environment_connection(
     connection_id: str, environ: Mapping[str, str] = os.environ
 ) -> Connection | None:
     """Return the connection that `AIRFLOW_CONN_<ID>` defines, as Airflow reads it, or None.
@@ -122,7 +122,7 @@ def _kafka_extra(connection_id: str, found: Connection) -> Any:
     return {"bootstrap.servers": f"{found.host}:{found.port}", **extra}
 
 
-def of_run(settings: KafkaCluster, spec: Spec, *by: str) -> KafkaCluster:
+def for_planner(settings: KafkaCluster, spec: Spec, *by: str) -> KafkaCluster:
     """Return the settings for the planner of a run: its tries are those of Spark's look-ups.
 
     `by` are the step, the run id and the attempt.
@@ -140,11 +140,13 @@ def refuse_wrong_kafka(spec: Spec) -> None:
     variables: this is for a process that parses DAG files, and runs elsewhere than the tasks.
     """
     with naming_pipeline(spec):
-        if found := from_environment(spec.kafka):
-            extra = client_settings.checked(spec.kafka, _kafka_extra(spec.kafka, found), here=False)
+        if found := read_environment_connection(spec.kafka):
+            extra = client_settings.normalise_settings(
+                spec.kafka, _kafka_extra(spec.kafka, found), here=False
+            )
             token = delegation_token.token_of(spec.kafka, extra)
             conf = spec.spark.settings
-            if wrong := token_settings.complaints([token] if token else [], conf, here=False):
+            if wrong := token_settings.token_complaints([token] if token else [], conf, here=False):
                 listed = "\n".join(f"  - {each}" for each in wrong)
                 raise ConfigurationError(f"delegation token of {spec.kafka!r}:\n{listed}")
             refuse_options(spec, spec.kafka, client_settings.options_of(extra))
@@ -158,7 +160,7 @@ def spark(spec: Spec, look_up: Callable[[], Connection]) -> SparkConnection:
     """
     with naming_pipeline(spec):
         place = Place.SENDING if spec.kind == "egress" else Place.SPARK
-        found = of_spark(spec.spark.connection, look_up(), place)
+        found = parse_spark_connection(spec.spark.connection, look_up(), place)
         try:
             _refuse_lacking(spec, found)
         except ConfigurationError as error:
@@ -185,7 +187,7 @@ def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
             raise ConfigurationError(why)
 
 
-def of_spark(
+def parse_spark_connection(
     connection_id: str, connection: Connection, place: Place = Place.SPARK
 ) -> SparkConnection:
     """Return a Spark connection, with the master that Airflow's Spark provider computes.

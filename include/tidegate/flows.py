@@ -207,9 +207,9 @@ class EgressFlow(Flow["EgressSpec", "EgressRun"]):
     def replay(
         self, spec: EgressSpec, topic: str | None, kafka_of: KafkaOf, given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        from tidegate.egress.replay import request
+        from tidegate.egress.replay import replay_settings
 
-        return request(spec, topic, pipeline_files, kafka_of, given)
+        return replay_settings(spec, topic, pipeline_files, kafka_of, given)
 
     def plan(self, run: EgressRun, *, replan: bool = False) -> Planned:
         from tidegate.egress.planning import plan
@@ -329,7 +329,7 @@ def new_run(
 
     ConfigurationError for an empty id: every repetition of a call with it would be another run.
     """
-    from tidegate.connections import of_run
+    from tidegate.connections import for_planner
 
     if run_id == "":
         raise ConfigurationError(f"pipeline {spec.name!r}: the run id is empty")
@@ -337,7 +337,7 @@ def new_run(
     run_id = run_id or f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
     run: Run | EgressRun = flow_of(spec).new_run(
         spec,
-        of_run(kafka, spec, "run", run_id, secrets.token_hex(4)),
+        for_planner(kafka, spec, "run", run_id, secrets.token_hex(4)),
         dag_id=dag_id or f"tidegate__{spec.name}",
         run_id=run_id,
         window_date=now.date(),

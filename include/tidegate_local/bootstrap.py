@@ -33,7 +33,7 @@ try:
 except errors.TidegateError as error:
     sys.exit(str(error))
 """
-"""What `.venv` runs with `lock_paths` or `ensure`. Fails with one line if a jar is missing."""
+"""What `.venv` runs with `lock_paths` or `ensure_jars`. Fails with one line if a jar is missing."""
 
 # The build backend of those packages that come as source: they are built without isolation.
 _BACKEND = ("setuptools", "wheel", "packaging")
@@ -153,7 +153,7 @@ class Venv:
 
     def fetch_jars(self) -> None:
         with _step("jars"):
-            run = self._run_jars("ensure")
+            run = self._run_jars("ensure_jars")
             if run.returncode != 0:
                 raise SetupError(_last_line(run.stderr) or "the jars could not be fetched")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tidegate import api
 from tidegate.errors import ConfigurationError, Difference, TidegateError
-from tidegate.launch.file_lock import locked
+from tidegate.launch.file_lock import hold_lock
 from tidegate.pipelines import pipeline_files
 from tidegate_local import airflow, flights, s3, stack, topic_digest
 from tidegate_local.airflow_api import AirflowApi
@@ -64,7 +64,7 @@ def demo(home: Path, say: Say, *, on_s3: bool = False) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Two demos at once would both send what the topic lacks.
     try:
-        with locked(home / "demo.lock", lambda: say("waiting for another demo to end")):
+        with hold_lock(home / "demo.lock", lambda: say("waiting for another demo to end")):
             show_result(home, say, on_s3=on_s3)
     except KeyboardInterrupt:
         say("interrupted: run it again to go on; what runs is stopped by")
@@ -174,7 +174,7 @@ def count_rows(this: Demo) -> tuple[int, int, list[tuple[str, int, float]]]:
         os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the server's
         os.environ.update(server.environment)
     environ = {**os.environ, "TIDEGATE_LAKE": this.stack.lake}
-    spec = pipeline_files.load_spec(pipeline_files.directory() / "flights.yaml", environ)
+    spec = pipeline_files.load_spec(pipeline_files.pipelines_directory() / "flights.yaml", environ)
     with api.open_lake(spec).duckdb() as db:
         counted = db.execute(
             'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM flights'

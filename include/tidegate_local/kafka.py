@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import TidegateError
 from tidegate.launch import jars
-from tidegate.launch.file_lock import locked
+from tidegate.launch.file_lock import hold_lock
 from tidegate_local import processes, state_files
 from tidegate_local.ports import free_port, is_free
 
@@ -75,7 +75,7 @@ def start(
     """
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True)
-    with locked(home / ".lock"):
+    with hold_lock(home / ".lock"):
         if find(home) is None:
             node = _configure(home, port, settings or {})
             _format(home, node)

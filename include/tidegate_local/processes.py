@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from tidegate.launch.file_lock import locked
+from tidegate.launch.file_lock import hold_lock
 from tidegate_local import state_files
 
 
@@ -59,7 +59,7 @@ def start(
     log, record = _log(name, home), _record(name, home)
     for directory in (log.parent, record.parent):
         directory.mkdir(parents=True, exist_ok=True)
-    with locked(record.with_suffix(".lock")):
+    with hold_lock(record.with_suffix(".lock")):
         if running := find(name, home=home):
             return running
         with log.open("ab") as output:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tidegate.errors import TidegateError
 from tidegate.lake import s3_buckets
-from tidegate.launch.file_lock import locked
+from tidegate.launch.file_lock import hold_lock
 from tidegate_local import processes, state_files
 from tidegate_local.ports import free_port, is_free
 
@@ -76,7 +76,7 @@ def start(home: Path, *, port: int | None = None, bucket: str | None = None) -> 
     """
     home = home.absolute()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(home / ".lock"):
+    with hold_lock(home / ".lock"):
         if find(home) is None:
             ports = _configure(home, port)
             _remove_sockets(ports)

@@ -308,7 +308,7 @@ def _write(home: Path, stack: Stack) -> None:
 
 def _locked(home: Path, say: Say) -> AbstractContextManager[None]:
     wait = "waiting for another `tidegate local up` or `down` to end"
-    return file_lock.locked(home / "lock", lambda: say(wait))
+    return file_lock.hold_lock(home / "lock", lambda: say(wait))
 
 
 @contextmanager

@@ -242,7 +242,7 @@ def main() -> int:
     if unknown := sorted(set(args.workloads) - WORKLOADS.keys()):
         parser.error(f"no such workload: {', '.join(unknown)}")
     for name in ("spark-kafka", "kafka-broker"):
-        jars.ensure(name)
+        jars.ensure_jars(name)
     ensure_archive(lambda _: None)  # a part of set-up, as in `make setup`
     found = json.loads(args.out.read_text()) if args.out.exists() else {}
     for name in args.workloads or [n for n, each in WORKLOADS.items() if not each.by_name_only]:

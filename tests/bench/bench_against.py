@@ -68,7 +68,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the report there, as JSON")
     args = parser.parse_args()
     for name in ("spark-kafka", "kafka-broker"):
-        jars.ensure(name)
+        jars.ensure_jars(name)
     with (
         checkout(args.ref) as tree,
         tempfile.TemporaryDirectory(prefix="tidegate-bench-") as directory,

@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=HERE / "results" / "memory.json")
     args = parser.parse_args()
     for name in ("spark-kafka", "kafka-broker"):
-        jars.ensure(name)
+        jars.ensure_jars(name)
     ensure_archive(lambda _: None)
     conf = dict(each.split("=", 1) for each in args.spark_conf)
     results: dict[str, Any] = {}

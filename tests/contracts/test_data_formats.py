@@ -30,18 +30,18 @@ OPTION = {
 
 @pytest.fixture(params=get_args(formats.RecordFormatName))
 def records(request: pytest.FixtureRequest) -> RecordFormatBase:
-    return formats.of_records(request.param)
+    return formats.format_of_records(request.param)
 
 
 @pytest.fixture(params=get_args(formats.FileFormatName))
 def files(request: pytest.FixtureRequest) -> FileFormatBase:
-    return formats.of_files(request.param)
+    return formats.format_of_files(request.param)
 
 
 def test_the_lists_are_complete() -> None:
     """What a pipeline's file may name is what there is, and each is what the port says."""
-    records: list[RecordFormat] = [formats.of_records(name) for name in FIT]
-    files: list[FileFormat] = [formats.of_files(name) for name in OPTION]
+    records: list[RecordFormat] = [formats.format_of_records(name) for name in FIT]
+    files: list[FileFormat] = [formats.format_of_files(name) for name in OPTION]
     assert get_args(formats.RecordFormatName) == tuple(FIT)
     assert get_args(formats.FileFormatName) == tuple(OPTION)
     assert [each.name for each in files] == [*OPTION]
@@ -53,17 +53,17 @@ def test_the_lists_are_complete() -> None:
 def test_a_name_that_is_not_known() -> None:
     """Read as another one, rows would be other rows; read as none, their columns were lost."""
     with pytest.raises(OtherFormat, match="decoded as 'protobuf', which only a newer Tidegate"):
-        formats.of_records("protobuf")
+        formats.format_of_records("protobuf")
     with pytest.raises(OtherFormat, match="files are 'orc', a format which only a newer Tidegate"):
-        formats.of_files("orc")
+        formats.format_of_files("orc")
 
 
 def test_an_option_that_is_not_known(records: RecordFormatBase) -> None:
     decoder = records.decoder(FIT[records.name])
-    assert formats.of_decoder(decoder).name == records.name
+    assert formats.format_of_decoder(decoder).name == records.name
     later = replace(decoder, options={**decoder.options, "quote": "'"})
     with pytest.raises(OtherFormat, match=f"as {records.name} with quote, which only a newer"):
-        formats.of_decoder(later)
+        formats.format_of_decoder(later)
 
 
 def test_the_lists_load_no_spark() -> None:
@@ -126,12 +126,12 @@ def test_options_of_a_reader(files: FileFormatBase) -> None:
 )
 def test_a_value_that_spark_would_refuse(name: str, option: str, value: str, says: str) -> None:
     """In each run, and it would blame the files for it."""
-    assert formats.of_files(name).complaints_of_options({option: value}) == [says]
+    assert formats.format_of_files(name).complaints_of_options({option: value}) == [says]
 
 
 def test_text_has_no_columns() -> None:
     with pytest.raises(SchemaError, match="the column `value` alone"):
-        formats.of_files("text").check_columns("a INT")
+        formats.format_of_files("text").check_columns("a INT")
 
 
 def test_the_ends_of_lines(files: FileFormatBase) -> None:

@@ -11,7 +11,7 @@ from support.example_documents import CLUSTER, COMMIT, FILES, FLIGHTS_ID, MANIFE
 from support.handed_in import HERE
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import canonical, layout
-from tidegate.core.boundaries import Boundary, clamped
+from tidegate.core.boundaries import Boundary, clamp_boundary
 from tidegate.core.entries import (
     Abandon,
     Claim,
@@ -159,10 +159,10 @@ def test_boundary(store):
         b'{"format":2,"partitions":{"0":120,"11":95},"timestamp":1773446400000,'
         b'"topic":"flights","topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}'
     )
-    assert boundary_files.neighbours(store, FLIGHTS_ID, made.moment).frozen == made
-    earlier = boundary_files.neighbours(store, FLIGHTS_ID, made.moment - 1)
+    assert boundary_files.neighbouring_boundaries(store, FLIGHTS_ID, made.moment).frozen == made
+    earlier = boundary_files.neighbouring_boundaries(store, FLIGHTS_ID, made.moment - 1)
     assert (earlier.frozen, earlier.below, earlier.above) == (None, None, made)
-    assert clamped({0: 121, 12: 4}, earlier.below, earlier.above) == {0: 120, 12: 0}
+    assert clamp_boundary({0: 121, 12: 4}, earlier.below, earlier.above) == {0: 120, 12: 0}
     assert not boundary_files.freeze_boundary(store, replace(made, offsets={0: 1}))
 
 
@@ -175,7 +175,7 @@ def test_unsafe_store(store, monkeypatch):
             return cls(2024, 5, 1, 10, tzinfo=tz)
 
     monkeypatch.setattr(create_check, "datetime", Clock)
-    create_check.record(store, create_check.Outcome(rounds=3, winners=2))
+    create_check.record_unsafe_store(store, create_check.Outcome(rounds=3, winners=2))
     assert store.get("_tidegate/log/unsafe-store") == (
         b'{"at":"2024-05-01T10:00:00+00:00","format":2,"rivals":8,"round":3,"winners":2}'
     )

@@ -14,7 +14,7 @@ from support.handed_in import HERE
 from support.kafka_answers import answer
 from tidegate import flows
 from tidegate.broker.kafka_cluster import KafkaCluster
-from tidegate.connections import Connection, of_spark
+from tidegate.connections import Connection, parse_spark_connection
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import (
@@ -234,7 +234,7 @@ def test_coverage_json(spec, monkeypatch):
         return {("flights", 0): 1_714_557_600_000}
 
     answer(monkeypatch, expiries=expiries)
-    form = topic_coverage.coverage(spec, flows.store(spec), KAFKA)
+    form = topic_coverage.read_coverage(spec, flows.store(spec), KAFKA)
     assert asked == [OffsetRange("flights", 0, 12, 20)]
     assert json.loads(json.dumps(form)) == {
         "format": 1,
@@ -394,7 +394,9 @@ def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
         "conf": {"spark.cores.max": 4, "spark.executor.memory": "2g",
                  "spark.kafka.consumer.cache.timeout": "9s", "spark.log.level": "INFO"},
     }  # fmt: skip
-    spark = of_spark("spark_x", Connection("spark", "local[2]", extra=extra), given.spark.place)
+    spark = parse_spark_connection(
+        "spark_x", Connection("spark", "local[2]", extra=extra), given.spark.place
+    )
     run = Run(
         given,
         KAFKA,

@@ -8,13 +8,20 @@ import pytest
 from support import printed
 from support.golden import Golden
 from tidegate.cli import configuring, main
-from tidegate.settings.setting import Answer, Place, Setting, boolean, check_whole, word
+from tidegate.settings.setting import (
+    Answer,
+    Place,
+    Setting,
+    check_boolean,
+    check_whole,
+    check_words,
+)
 from tidegate.settings.table import TABLE
 
 SOME = (
     Setting(
         name="kafka.isolation.level", place=Place.SOURCE, answer=Answer.TRANSLATED,
-        check=word("read_committed", "read_uncommitted"), becomes="isolation",
+        check=check_words("read_committed", "read_uncommitted"), becomes="isolation",
         why="planning and reading need the same level", outside="read_uncommitted",
     ),
     Setting(name="kafka.linger.ms", place=Place.SINK, check=check_whole(0), default="20",
@@ -29,7 +36,7 @@ SOME = (
         why="it says which cluster is used", use="the Kafka connection",
     ),
     Setting(
-        name="spark.kafka.consumer.cache.jmx.enable", place=Place.SPARK, check=boolean,
+        name="spark.kafka.consumer.cache.jmx.enable", place=Place.SPARK, check=check_boolean,
         outside="false",
     ),
 )  # fmt: skip

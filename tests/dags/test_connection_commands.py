@@ -61,7 +61,7 @@ def test_an_error_shows_the_variable_and_the_command(
     if kind == "Kafka":
         assert KafkaCluster("ours", found.extra).bootstrap_servers == "host:9092"
     else:
-        assert connections.of_spark("ours", found).master == "local[2]"
+        assert connections.parse_spark_connection("ours", found).master == "local[2]"
 
 
 def test_an_id_with_a_space_stays_one_word() -> None:
@@ -91,7 +91,9 @@ def test_commands_of_the_docs_can_be_copied(page: Path) -> None:
     for connection_id, form in in_examples(page):
         found = stored(connection_id, form)
         if found.conn_type == "spark":
-            assert connections.of_spark(connection_id, found).master.startswith("spark://")
+            assert connections.parse_spark_connection(connection_id, found).master.startswith(
+                "spark://"
+            )
             continue
         try:
             KafkaCluster(connection_id, found.extra)

@@ -52,8 +52,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
 
 
 def test_it_is_made_once(api: Api) -> None:
-    first = deployment.identity()
-    assert (first, deployment.identity()) == (f"{api.put[0]} http://localhost:8080",) * 2
+    first = deployment.read_identity()
+    assert (first, deployment.read_identity()) == (f"{api.put[0]} http://localhost:8080",) * 2
     assert (len(api.put), len(api.put[0])) == (1, 16)
 
 
@@ -62,22 +62,22 @@ def test_of_two_that_make_it_at_once_both_use_what_is_stored(api: Api) -> None:
         api.stored = "0123456789abcdef"
 
     api.after_put = overwritten
-    assert deployment.identity() == OURS
+    assert deployment.read_identity() == OURS
 
 
 def test_an_outage_makes_no_new_one(api: Api) -> None:
     """Airflow's own `Variable.get` gives the default; a new id would stop all open claims."""
     api.error = ErrorType.API_SERVER_ERROR
     with pytest.raises(AirflowUnavailable, match=r"'tidegate_deployment' .*API_SERVER_ERROR"):
-        deployment.identity()
+        deployment.read_identity()
     assert api.put == []
 
 
 def test_a_copied_database_is_another_deployment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its Variable is a copy, too; the URL of its pages is not."""
-    original = deployment.identity()
+    original = deployment.read_identity()
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://staging:8080")
-    assert deployment.identity() != original
+    assert deployment.read_identity() != original
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ from tidegate.orchestration import deployment
 def deployments():
     @task
     def made():
-        return deployment.identity()
+        return deployment.read_identity()
 
     @task
     def known(before):
-        assert deployment.identity() == before
+        assert deployment.read_identity() == before
 
     known(made())
 

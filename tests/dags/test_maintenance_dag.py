@@ -179,7 +179,7 @@ def test_a_cursor_is_moved_by_the_form(two: Path, airflow_database: None) -> Non
         assert run(**form)["move_cursor"] == "failed"
         ledger = Ledger(open_store(str(two), "b"), "b")
         assert ledger.fold.gaps == []
-        signature = rights.sign("tidegate_maintenance", "b", "dag_test")
+        signature = rights.sign_trigger("tidegate_maintenance", "b", "dag_test")
         assert run(**form, signature=signature)["move_cursor"] == "success"
     (gap,) = ledger.refresh().gaps
     assert (gap.start, gap.end, gap.reason) == (3, 7, "poison")

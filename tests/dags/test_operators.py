@@ -162,7 +162,7 @@ def test_an_egress(world: World, pipelines: Path, monkeypatch: pytest.MonkeyPatc
     """It knows who else sends, and which senders have ended; a mapped task could not be told."""
     form = {"name": "back", "kind": "egress", "source": {"lake": "p"}, "lake": str(world.root)}
     (pipelines / "back.yaml").write_text(json.dumps({**form, "target": {"topic": "copy"}}))
-    monkeypatch.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
+    monkeypatch.setattr("tidegate.orchestration.deployment.read_identity", lambda: "ours")
     task = TidegateRunOperator(task_id="go", pipeline="back", resend=True)
     given = context(task, try_number=2)
     with mock.patch("tidegate.egress.egress_run.egress") as egress:
@@ -190,7 +190,7 @@ def test_an_egress_whose_application_dies_is_sent_by_the_retry(
     (tmp_path / "in").mkdir()
     out.put(a="1")
     answer(monkeypatch, survey_target=lambda *_, **__: out.target)
-    monkeypatch.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
+    monkeypatch.setattr("tidegate.orchestration.deployment.read_identity", lambda: "ours")
     (pipelines / "out.yaml").write_text(out.spec.model_dump_json(exclude_unset=True))
     task = TidegateRunOperator(task_id="go", pipeline="out")
     with pytest.raises(SendFailed, match="killed"):

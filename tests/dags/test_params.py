@@ -149,7 +149,7 @@ def test_a_pipelines_name_is_no_path(pipelines: Path) -> None:
 
 def context(dag_id: str, params: dict[str, Any], **more: Any) -> Any:
     """Return a context of a run that ann may trigger, with `more` in its conf."""
-    signature = rights.sign(dag_id, str(params.get("pipeline")), "ann")
+    signature = rights.sign_trigger(dag_id, str(params.get("pipeline")), "ann")
     run = SimpleNamespace(
         dag_id=dag_id, run_id="manual__1", run_type="manual", triggering_user_name="ann",
         run_after=datetime(2026, 3, 14, 12, tzinfo=UTC),

@@ -161,7 +161,7 @@ def test_no_backfill_is_signed(api: Any) -> None:
             )  # fmt: skip
             session.query(Backfill).update({"completed_at": datetime.now(UTC)})
         assert (backfill.conf["offset"], backfill.triggering_user_name) == (9, "ann")
-        assert backfill.conf[rights.KEY] == rights.sign(dag_id, "a", "ann")
+        assert backfill.conf[rights.KEY] == rights.sign_trigger(dag_id, "a", "ann")
         with pytest.raises(TriggerNotPermitted, match=r"'ann' may trigger DAG .*__a"):
             rights.check_rights({"dag_run": backfill}, "a")  # type: ignore[typeddict-item]
 
@@ -182,7 +182,7 @@ def run(**changed: Any) -> Any:
         "run_id": "manual__1",
         "run_type": "manual",
         "triggering_user_name": "ann",
-        "conf": {rights.KEY: rights.sign("tidegate_replay", "a", "ann")},
+        "conf": {rights.KEY: rights.sign_trigger("tidegate_replay", "a", "ann")},
     }
     return {"dag_run": SimpleNamespace(**{**form, **changed})}
 

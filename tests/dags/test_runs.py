@@ -10,7 +10,7 @@ import pendulum
 import pytest
 from airflow.exceptions import AirflowFailException
 
-from tidegate.core.boundaries import milliseconds
+from tidegate.core.boundaries import to_milliseconds
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, FileReplay, Live, Replay
 from tidegate.errors import ConfigurationError
@@ -63,7 +63,7 @@ def test_what_a_run_is_asked_for(
         assert run.window_date == date(2026, 3, 14)
         assert run.asked.interval
         assert {type(edge) for edge in run.asked.interval} == {datetime}
-        assert milliseconds(run.asked.interval[0]) == 1_773_482_400_000
+        assert to_milliseconds(run.asked.interval[0]) == 1_773_482_400_000
 
 
 def test_a_whole_number_is_an_integer_however_json_writes_it(context: Any) -> None:
@@ -74,7 +74,7 @@ def test_a_whole_number_is_an_integer_however_json_writes_it(context: Any) -> No
     assert {type(run.max_chunks), type(run.max_records)} == {int}
     form = {"pipeline": "flights", "topic": None, "partitions": [3.0, 0], "start": "0", "end": "5",
             "zone": "UTC", "ranges": None, "fill_gaps": False, "chunk_size": 7.0}  # fmt: skip
-    signature = rights.sign(given["dag_run"].dag_id, "flights", "ann")
+    signature = rights.sign_trigger(given["dag_run"].dag_id, "flights", "ann")
     given["params"], given["dag_run"].conf = form, {rights.KEY: signature}
     asked = form_dags._backfill({**given, "dag": SimpleNamespace(params=[*form])}).asked
     assert isinstance(asked, Backfill)
@@ -87,7 +87,7 @@ def test_edges_are_those_of_the_run(context: Any) -> None:
     form = {"pipeline": "flights", "topic": None, "partitions": None, "start": "-1d",
             "end": "2026-03-14", "zone": "Asia/Tokyo", "ranges": None, "fill_gaps": False,
             "chunk_size": None}  # fmt: skip
-    signature = rights.sign(given["dag_run"].dag_id, "flights", "ann")
+    signature = rights.sign_trigger(given["dag_run"].dag_id, "flights", "ann")
 
     def asked(**others: Any) -> Any:
         params = {**form, **others}
@@ -123,7 +123,7 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
         given = context("manual", None, None)
         params = {**form, "pipeline": pipeline, **others}
         given["dag_run"].dag_id = "tidegate_replay"
-        signature = rights.sign("tidegate_replay", pipeline, "ann")
+        signature = rights.sign_trigger("tidegate_replay", pipeline, "ann")
         given["params"], given["dag_run"].conf = params, {**params, rights.KEY: signature}
         task = SimpleNamespace(dag_id="tidegate_replay", run_id="r", task_id="send", try_number=2)
         return {**given, "dag": SimpleNamespace(params=[*form, "pipeline"]), "ti": task}
@@ -131,7 +131,7 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
     asked = Replay("flights", "x", (0, 3), "0", "5")
     ingest = form_dags._replay(made("flights"))
     with pytest.MonkeyPatch.context() as environment:
-        environment.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
+        environment.setattr("tidegate.orchestration.deployment.read_identity", lambda: "ours")
         other = '{"extra": {"bootstrap.servers": "other:1"}}'
         environment.setenv("AIRFLOW_CONN_OTHER", other)
         egress = form_dags._replay(made("back"))
@@ -180,7 +180,7 @@ def test_whether_a_senders_task_has_ended(
     states: dict[str, dict[str, Any]], over: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what Airflow says; where it says nothing, the sender may live."""
-    monkeypatch.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
+    monkeypatch.setattr("tidegate.orchestration.deployment.read_identity", lambda: "ours")
     ti = SimpleNamespace(
         dag_id="d", run_id="r", task_id="plan", try_number=1, get_task_states=lambda **_: states
     )

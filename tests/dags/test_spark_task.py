@@ -193,7 +193,7 @@ def run(
     binary.chmod(0o755)
     task = SparkTask(task_id="stage", run_of=mock.Mock())
     task.spark = SparkConnection("spark_default", master)
-    env = spark_home.environment()
+    env = spark_home.spark_environment()
     given = Submission(str(binary), "job.py", (), "flights r1", {}, (), env, kafka)
 
     def execute(operator: SparkSubmitOperator, _: Any) -> None:
@@ -320,7 +320,7 @@ def test_plan_asks_yarn_by_the_spark_of_the_connection(
     form = {"name": "p", "kind": "egress", "source": source, "target": {"topic": "t"}}
     (pipelines / "p.yaml").write_text(json.dumps({**form, "lake": str(tmp_path / "lake")}))
     found: list[Path | None] = []
-    monkeypatch.setattr(deployment, "identity", lambda: "ours")
+    monkeypatch.setattr(deployment, "read_identity", lambda: "ours")
 
     def plan(opened: Any, *_: Any, **__: Any) -> None:
         found.append(opened.run.engine.connection.home)

@@ -8,7 +8,7 @@ from kafka import KafkaProducer
 
 from support import topic_records
 from support.cli_user import Terminal
-from tidegate.broker.consumer import probe, reading
+from tidegate.broker.consumer import open_reader, probe_holes
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import NotUtf8
 from tidegate.core.offsets import OffsetRange
@@ -59,9 +59,9 @@ def test_what_a_consumer_has_of_it(broker: Broker) -> None:
     topic = "keys-that-are-read"
     fill(broker.bootstrap, topic)
     settings = KafkaCluster("k", {"bootstrap.servers": broker.bootstrap})
-    (hole,) = probe(settings, [OffsetRange(topic, 0, 0, 4)], "read_committed")
+    (hole,) = probe_holes(settings, [OffsetRange(topic, 0, 0, 4)], "read_committed")
     assert hole.outcome == "empty"
-    with reading(settings) as read:
+    with open_reader(settings) as read:
         found = [*read(OffsetRange(topic, 0, 0, 9), "read_committed")]
     assert [[key for key, _ in each.headers] for each in found] == [
         ["a\ufffd\ufffd\ufffd\ufffdb" if n % 2 else "k\ufffd", "plain"] for n in range(5)

@@ -20,7 +20,7 @@ from support.handed_in import HERE
 from support.ingest_steps import ingest, plan
 from support.kafka_cluster import Brokers
 from tidegate.broker.cluster import survey
-from tidegate.broker.consumer import reading
+from tidegate.broker.consumer import open_reader
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Replay
 from tidegate.errors import PartitionsLeftOut, Transient
@@ -119,7 +119,7 @@ class Cluster:
         kafka = KafkaCluster("kafka_default", {"bootstrap.servers": self.bootstrap})
         for chunk in job.chunks:
             store, plan_id, number, name = _place(chunk.directory)
-            with reading(kafka) as read:
+            with open_reader(kafka) as read:
                 files = {
                     (r.topic, r.partition): [[each.offset for each in read(r, "read_committed")]]
                     for r in chunk.window

@@ -19,7 +19,7 @@ from tools import build_wheel
 PROJECT = Path(__file__).parents[2]
 KITS = ("broker", "launch", "pipelines", "spark/formats")
 HELP = "from tidegate.cli.main import run; run()"
-ZIP = "from tidegate.launch import job_zip; print(job_zip.build())"
+ZIP = "from tidegate.launch import job_zip; print(job_zip.build_zip())"
 STAGE = """
 import sys
 from pathlib import Path

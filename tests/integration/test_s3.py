@@ -193,19 +193,18 @@ def test_a_killed_run_and_its_open_uploads(
 
     left = multipart_uploads.open_uploads(store)
     assert left
-    (attempt,) = {each.attempt for each in left}
+    (attempt,) = {multipart_uploads.attempt_of(each) for each in left}
     assert attempt in left[0].path
     now = datetime.now(UTC)
-    assert multipart_uploads.abort(store, before=now - timedelta(hours=1)) == []
-    assert (
-        multipart_uploads.abort(store, before=now + timedelta(hours=1), in_progress=[attempt]) == []
-    )
+    later = now + timedelta(hours=1)
+    assert multipart_uploads.abort_uploads(store, before=now - timedelta(hours=1)) == []
+    assert multipart_uploads.abort_uploads(store, before=later, in_progress=[attempt]) == []
     assert multipart_uploads.open_uploads(store) == left
     # Uploads of a sealed attempt are not aborted.
     made = json.loads(content(s3, lake, manifests[0]))
     sealed = Attempt(made["plan_id"], made["chunk"], made["attempt"]).directory + "x.parquet"
     s3.client().create_multipart_upload(Bucket=BUCKET, Key=key(lake, f"killed/{sealed}"))
-    assert multipart_uploads.abort(store, before=now + timedelta(hours=1)) == left
+    assert multipart_uploads.abort_uploads(store, before=later) == left
     assert [each.path for each in multipart_uploads.open_uploads(store)] == [sealed]
 
     report = terminal.json("run", "killed", "--run-id", "r")
@@ -269,7 +268,8 @@ def test_a_large_object_is_copied_in_parts(
     assert multipart_uploads.open_uploads(store) == []
     s3.client().create_multipart_upload(Bucket=BUCKET, Key=key(lake, "p/data/killed"))
     assert [each.path for each in multipart_uploads.open_uploads(store)] == ["data/killed"]
-    assert len(multipart_uploads.abort(store, before=datetime.now(UTC) + timedelta(hours=1))) == 1
+    later = datetime.now(UTC) + timedelta(hours=1)
+    assert len(multipart_uploads.abort_uploads(store, before=later)) == 1
     assert multipart_uploads.open_uploads(store) == []
 
 

@@ -123,7 +123,7 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
         [
             spark_cluster.spark_home() / "bin/spark-submit", "--master", spark.master,
             "--jars", ",".join(map(str, jars.lock_paths("spark-kafka"))),
-            "--py-files", job_zip.build(), JOBS / "ingest.py", tmp_path / "job.json",
+            "--py-files", job_zip.build_zip(), JOBS / "ingest.py", tmp_path / "job.json",
         ],
         env={
             **{k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYTHON"))},

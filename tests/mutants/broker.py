@@ -12,7 +12,7 @@ MUTANTS = (
     ),
     Mutant(
         "a broker that comes back is found soon",
-        "bootstrap_servers.arguments",
+        "bootstrap_servers.bootstrap_arguments",
         '        "reconnect_backoff_max_ms": _BACKOFF_MS,\n',
         "",
         "tests/unit/broker/test_bootstrap_servers.py::test_a_broker_that_comes_back_is_found_soon",
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "a late answer is one",
         "_is_out",
-        "if answers(known, tls=self._tls, patience=PATIENCE - 3 * SHORT_WAIT):",
+        "if is_answered(known, tls=self._tls, patience=PATIENCE - 3 * SHORT_WAIT):",
         "if False:",
         "tests/unit/broker/test_outage.py::test_a_live_cluster_is_never_stopped",
     ),
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "a process that was paused asks once more",
         "_is_out",
-        "return not answers(known, tls=self._tls, patience=SHORT_WAIT)",
+        "return not is_answered(known, tls=self._tls, patience=SHORT_WAIT)",
         "return True",
         "tests/unit/broker/test_outage.py::test_a_process_that_was_paused_asks_once_more",
     ),
@@ -49,7 +49,7 @@ MUTANTS = (
         "known addresses are probed, and not names",
         "_is_out",
         "        known = self._addresses.known\n",
-        "        self._addresses = Addresses(bootstrap_servers.addresses(self._kafka))\n"
+        "        self._addresses = Addresses(bootstrap_servers.parse_addresses(self._kafka))\n"
         "        self._addresses.resolve()\n"
         "        known = self._addresses.known\n",
         "tests/unit/broker/test_outage.py::test_a_live_cluster_whose_names_are_lost_is_not_stopped",
@@ -194,7 +194,7 @@ MUTANTS = (
     ),
     Mutant(
         "host names are checked",
-        "tls.context",
+        "tls.make_context",
         '.lower() == "none":\n        made.check_hostname',
         '.lower() in ("", "none"):\n        made.check_hostname',
         "tests/unit/broker/test_client_settings.py::test_the_check_of_host_names_is_the_default",
@@ -294,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "a redaction pattern that hides no login",
-        "of_job",
+        "job_submission",
         '"|".join([_SECRET_OPTIONS, *filter(None, [conf.get(_REDACTED)])])',
         "conf.get(_REDACTED, _SECRET_OPTIONS)",
         "tests/unit/launch/test_spark_submit.py"
@@ -310,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         "no mapping in a complaint",
-        "complaints.quoted_value",
+        "complaints.quote_value",
         "if isinstance(value, dict | list | tuple | set | bytes) and value:",
         "if False:",
         "tests/unit/pipelines/test_secrets.py::test_no_complaint_quotes_a_secret",

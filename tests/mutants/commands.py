@@ -6,13 +6,13 @@ MUTANTS = (
     Mutant(
         "a directory of pipelines that is not there is refused",
         "pipeline_files.pipeline_paths",
-        "if not (place := directory()).is_dir():",
-        "if not (place := directory()):",
+        "if not (place := pipelines_directory()).is_dir():",
+        "if not (place := pipelines_directory()):",
         "tests/unit/pipelines/test_spec.py::test_a_directory_that_is_not_there_is_named",
     ),
     Mutant(
         "only a checkout has pipelines beside the package",
-        "pipeline_files.directory",
+        "pipeline_files.pipelines_directory",
         'if (CHECKOUT / "pyproject.toml").is_file():',
         "if True:",
         "tests/unit/pipelines/test_spec.py::test_a_directory_that_is_not_there_is_named",
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "one demo at a time",
         "tidegate_local.demo.demo",
-        '    with locked(home / "demo.lock", lambda: say("waiting for another demo to end")):\n',
+        '    with hold_lock(home / "demo.lock", lambda: say("waiting for another demo to end")):\n',
         "    if True:\n",
         "tests/unit/local/test_local_setup.py::test_two_demos_at_once_are_one_after_the_other",
     ),
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "what needs action decides the exit code",
         "print_each",
-        "code = worst(code, exit_code(result))",
+        "code = worst_exit_code(code, exit_code(result))",
         "code = exit_code(result)",
         "tests/contracts/test_command_output.py::test_what_needs_action_decides_the_exit_code",
     ),
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "a checkpoint does not forget that copies may be late",
-        "make",
+        "make_checkpoint",
         "*placing.recent_replacements(store, fold)",
         "",
         "tests/unit/lake/test_replaced_files.py::test_a_copy_that_lands_after_its_client_died",

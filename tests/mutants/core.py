@@ -12,7 +12,7 @@ MUTANTS = (
     ),
     Mutant(
         "partitions of a lake are sorted by number",
-        "provenance.names",
+        "provenance.provenance_names",
         "sorted({(topic_ids[r.topic], r.partition) for r in window})",
         "sorted({(topic_ids[r.topic], str(r.partition)) for r in window})",
         "tests/unit/core/test_provenance.py::test_what_an_index_stands_for",
@@ -40,14 +40,14 @@ MUTANTS = (
     ),
     Mutant(
         "an assigned partition that does not exist is excluded by name",
-        "of_partitions",
+        "partition_problems",
         "wanted = progress.keys() if now.assigned is None else now.assigned",
         "wanted = progress.keys() & (progress if now.assigned is None else now.assigned)",
         "tests/unit/core/test_draft.py::test_under_any_assignments_each_assigned_offset_is_planned_once",
     ),
     Mutant(
         "a partition that is not assigned has not vanished",
-        "of_partitions",
+        "partition_problems",
         "wanted = progress.keys() if now.assigned is None else now.assigned",
         "wanted = progress.keys() | (now.assigned or set())",
         "tests/unit/core/test_draft.py::test_only_assigned_partitions_are_read",
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "status: what a run would exclude",
         "read_state",
-        "for each in problems(fold, topic, now)]",
+        "for each in topic_problems(fold, topic, now)]",
         "for each in []]",
         "tests/unit/ingest/test_one_answer.py::test_one_reason_and_one_fix",
     ),
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "a root above or below another one",
-        "overlap",
+        "roots_overlap",
         "return a != b and (a.is_relative_to(b) or b.is_relative_to(a))",
         "return a != b and a.is_relative_to(b)",
         "tests/unit/test_moved_premises.py",
@@ -125,13 +125,13 @@ MUTANTS = (
     Mutant(
         "roots of open claims",
         "_judge_claim",
-        "if claim.root and other.root and overlap(claim.root, other.root):",
+        "if claim.root and other.root and roots_overlap(claim.root, other.root):",
         "if False:",
         "tests/unit/test_moved_premises.py",
     ),
     Mutant(
         "another cluster",
-        "judge.moved",
+        "judge.moved_premises",
         "if _differ(cluster_id, fold.cluster_id):",
         "if False:",
         "tests/unit/test_moved_premises.py",
@@ -152,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "nothing is planned that was not examined",
-        "unreadable_records.exclude",
+        "unreadable_records.exclude_unreadable",
         "end, bad = scan.end, NOTHING",
         "end, bad = r.end, NOTHING",
         "tests/unit/core/test_unreadable_records.py",
@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "boundaries between their neighbours",
-        "clamped",
+        "clamp_boundary",
         "p: max(low.get(p, 0), offset if high is None else min(offset, high.get(p, 0)))",
         "p: offset",
         "tests/unit/core/test_requested_windows.py::test_adjacent_windows_tile",

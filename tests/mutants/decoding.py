@@ -66,8 +66,8 @@ MUTANTS = (
     Mutant(
         "of a value that does not fit as a whole no field is taken",
         "read_fields",
-        'hidden(column, "value"): F.when(whole.isNull(), row)',
-        'hidden(column, "value"): F.when(F.lit(True), row)',
+        'hidden_name(column, "value"): F.when(whole.isNull(), row)',
+        'hidden_name(column, "value"): F.when(F.lit(True), row)',
         f"{_CASES}::test_json",
     ),
     Mutant(
@@ -114,16 +114,16 @@ MUTANTS = (
     ),
     Mutant(
         "a text must be in the table",
-        "typed_texts.typed",
-        "fits = text.rlike(whole(RULES[kind.name].pattern))",
+        "typed_texts.convert_text",
+        "fits = text.rlike(whole_pattern(RULES[kind.name].pattern))",
         "fits = text.isNotNull()",
         f"{_TYPED}::test_given",
     ),
     Mutant(
         "a DECIMAL is not rounded",
         "_decimal",
-        "fits = text.rlike(whole(plain_decimal(kind)))",
-        "fits = text.rlike(whole(RULES[kind.name].pattern))",
+        "fits = text.rlike(whole_pattern(plain_decimal(kind)))",
+        "fits = text.rlike(whole_pattern(RULES[kind.name].pattern))",
         f"{_TYPED}::test_csv",
     ),
     Mutant(
@@ -226,7 +226,7 @@ MUTANTS = (
     ),
     Mutant(
         "fields of CSV keep their places",
-        "decoding.changes",
+        "decoding.decoding_changes",
         "[: len(names)] != names:",
         "[: len(names)] is None:",
         "tests/unit/core/test_decoding_rules.py",
@@ -240,7 +240,7 @@ MUTANTS = (
     ),
     Mutant(
         "a change of columns is refused before anything is planned",
-        "decodings.declared",
+        "decodings.declared_decodings",
         "    if wrong:\n",
         "    if False:\n",
         f"{_LAKE}::test_a_change_that_is_refused",

@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "a file that was sent is known by its content where its time differs",
         "read_backlog",
-        "    same = unchanged(source, store, fold, listed.files)\n",
+        "    same = unchanged_files(source, store, fold, listed.files)\n",
         "    same: set[str] = set()\n",
         "tests/unit/egress/test_changed_inputs.py::test_where_times_differ_content_decides",
     ),
@@ -134,13 +134,13 @@ MUTANTS = (
     Mutant(
         "a release needs the proof that nothing was sent",
         "send._fail",
-        "begun(opened.store, own) or has_begun(opened, plan)",
-        "begun(opened.store, own)",
+        "has_begun_sending(opened.store, own) or has_begun(opened, plan)",
+        "has_begun_sending(opened.store, own)",
         "tests/unit/egress/test_egress_claims.py::test_a_later_refusal_releases_the_claim_if_nothing_was_sent",
     ),
     Mutant(
         "an attempt that is sealed has sent",
-        "begun",
+        "has_begun_sending",
         "    left = attempt.directory + SENDING, attempt.manifest_path\n",
         "    left = (attempt.directory + SENDING,)\n",
         "tests/unit/egress/test_marks.py::test_a_sealed_attempt_has_sent",
@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(
         "a lake of many files is shuffled by its partitions",
         "order_rows",
-        "rows.repartition(min(partitions, 4 * cores), *records.group(job))",
+        "rows.repartition(min(partitions, 4 * cores), *records.group_columns(job))",
         "rows",
         f"{FIDELITY}[shuffle]",
     ),
@@ -191,13 +191,13 @@ MUTANTS = (
     Mutant(
         "a file is judged by the settings of its plan",
         "send._fail",
-        "judged_by(plan.byte_settings, run.spec",
-        'judged_by(plan.byte_settings | {"tombstones": run.spec.sends_tombstones}, run.spec',
+        "judge_digest(plan.byte_settings, run.spec",
+        'judge_digest(plan.byte_settings | {"tombstones": run.spec.sends_tombstones}, run.spec',
         "tests/unit/egress/test_egress_claims.py::test_a_file_is_judged_by_the_settings_of_its_plan",
     ),
     Mutant(
         "a file is judged by the topics of the target",
-        "byte_settings.judged_by",
+        "byte_settings.judge_digest",
         '        "topics": list(spec.target.names),\n',
         "",
         "tests/unit/egress/test_egress_claims.py::test_a_topic_that_is_added",
@@ -239,7 +239,7 @@ MUTANTS = (
     ),
     Mutant(
         "a plan of other columns than the first commit's",
-        "judge.moved",
+        "judge.moved_premises",
         "if _differ(columns, fold.columns):",
         "if False:",
         "tests/unit/test_moved_premises.py::test_files_have_the_columns_of_the_first_commit",
@@ -381,7 +381,7 @@ MUTANTS = (
     Mutant(
         "a ledger that was rolled back sends nothing again",
         "egress.planning.plan",
-        "    variables.restore(run.mirror, run.spec, ledger)\n",
+        "    variables.restore_variables(run.mirror, run.spec, ledger)\n",
         "",
         "tests/unit/egress/test_egress_plan.py::test_a_ledger_that_was_rolled_back_sends_nothing_again",
     ),

@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "a sealed delivery is that of the claim",
-        "deliveries.sealed",
+        "deliveries.sealed_delivery",
         "return read_delivery(store, Attempt(plan.id, 0, claim.attempt)) if claim else None",
         """held = [a for a in fold.abandoned if a[0] == plan.id]
     return next((d for a in held if (d := read_delivery(store, Attempt(*a)))), None)""",
@@ -265,7 +265,7 @@ MUTANTS = (
     Mutant(
         "offsets without a row are looked into",
         "attempts.check_attempt",
-        "holes = accounting.holes(window, found)",
+        "holes = accounting.find_holes(window, found)",
         "holes = {}",
         "tests/unit/lake/test_attempts.py",
     ),
@@ -285,21 +285,21 @@ MUTANTS = (
     ),
     Mutant(
         "a plan with a decoder that is not known is refused",
-        "of_records",
+        "format_of_records",
         'case "string":',
         "case _:",
         "tests/contracts/test_data_formats.py::test_a_name_that_is_not_known",
     ),
     Mutant(
         "a plan of files whose format is not known is refused",
-        "of_files",
+        "format_of_files",
         'case "text":',
         "case _:",
         "tests/contracts/test_data_formats.py::test_a_name_that_is_not_known",
     ),
     Mutant(
         "a checkpoint has the newest gap",
-        "checkpoint.head",
+        "checkpoint.fold_head",
         "form.write(getattr(fold, name))",
         'form.write(fold.gaps[:-1] if name == "gaps" else getattr(fold, name))',
         "tests/unit/lake/test_checkpoints.py",

@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "a topic that may not be read is refused before Spark starts",
-        "surveyed",
+        "survey_topics",
         "if not each.readable]",
         "if False]",
         "tests/unit/cli/test_run_output.py::test_a_topic_that_may_not_be_read",
@@ -120,8 +120,8 @@ MUTANTS = (
     Mutant(
         "without an epoch before the read the plan's is compared",
         "stage._stage",
-        "epochs = plans.noted_epochs(opened.note(plan)) | truncation.of_survey(before)",
-        "epochs = truncation.of_survey(before)",
+        "epochs = plans.noted_epochs(opened.note(plan)) | truncation.survey_epochs(before)",
+        "epochs = truncation.survey_epochs(before)",
         "tests/unit/ingest/test_leaderless.py"
         "::test_a_log_that_is_cut_off_while_spark_waits_for_a_leader_is_not_sealed",
     ),
@@ -135,7 +135,8 @@ MUTANTS = (
     Mutant(
         "no gap over what cannot be sealed yet",
         "_recorded_draft",
-        "sealing.refuse_gaps([sealing.compared(opened, each) for each in kept], draft.gaps)",
+        "sealing.refuse_gaps("
+        "[sealing.compare_decodings(opened, each) for each in kept], draft.gaps)",
         "pass",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_cannot_be_sealed_yet",
     ),
@@ -217,7 +218,7 @@ MUTANTS = (
     Mutant(
         "no plan holds an unreadable record",
         "drafting.draft",
-        "    unreadable_records.exclude(\n",
+        "    unreadable_records.exclude_unreadable(\n",
         "    (lambda *_, **__: None)(\n",
         "tests/integration/test_unreadable_records_live.py::test_a_plan_with_an_unreadable_record_is_replaced",
     ),
@@ -265,7 +266,7 @@ MUTANTS = (
     ),
     Mutant(
         "options that contradict the connection are found before a broker is asked",
-        "surveyed",
+        "survey_topics",
         "    refuse_contradictions(run.spec, run.kafka)\n",
         "",
         "tests/unit/ingest/test_options_of_a_run.py"
@@ -280,14 +281,14 @@ MUTANTS = (
     ),
     Mutant(
         "complete_through: a plan of another isolation does not count",
-        "complete_through.times",
+        "complete_through.survey_times",
         " or plan.isolation != spec.isolation",
         "",
         "tests/unit/ingest/test_complete_through.py::test_a_plan_of_another_isolation",
     ),
     Mutant(
         "complete_through: a plan of fewer partitions does not count",
-        "complete_through.times",
+        "complete_through.survey_times",
         "if _has_examined(spec, note, topic)\n        and is_complete(",
         "if is_complete(",
         "tests/unit/ingest/test_complete_through.py::test_a_plan_of_fewer_partitions",
@@ -301,7 +302,7 @@ MUTANTS = (
     ),
     Mutant(
         "a topic that is cut into files is not sorted",
-        "readings",
+        "divide_window",
         "if n > most]",
         "if False]",
         "tests/unit/spark/test_kafka_source.py::test_files_that_a_topic_is_cut_into_cannot_overlap",

@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "the doctor's rivals meet in many rounds",
-        "compete",
+        "compete_for_names",
         "rounds < ROUNDS:",
         "rounds < 1:",
         "tests/unit/doctor/test_doctor_lake.py::test_a_store_that_fails_some_races",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "no offset is in two files of an attempt",
-        "collect",
+        "collect_offsets",
         "if start < end",
         "if False",
         "tests/unit/lake/test_attempts.py::test_a_row_in_two_shared_files_is_refused",
@@ -281,7 +281,7 @@ MUTANTS = (
     ),
     Mutant(
         "a checkpoint is held against the entries",
-        "differences",
+        "checkpoint_differences",
         "canonical.encode(kept.get(name)) != canonical.encode(expected.get(name))",
         "False",
         "tests/unit/lake/test_audit.py::test_a_checkpoint_with_a_wrong_fold_and_a_right_digest",
@@ -414,8 +414,8 @@ MUTANTS = (
     Mutant(
         "a store that fails makes no broken file",
         "FileSource.open",
-        "reader(self._store, name, errors=lambda: self._reading(name))",
-        "reader(self._store, name)",
+        "open_object(self._store, name, errors=lambda: self._reading(name))",
+        "open_object(self._store, name)",
         "tests/unit/lake/test_sources.py::test_a_store_that_fails_makes_no_broken_file",
     ),
     Mutant(

@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "a secrets backend that is away is no missing connection",
-        "of_task",
+        "task_connection",
         "if failure := _failure(backend, connection_id):",
         "if False and (failure := _failure(backend, connection_id)):",
         "tests/dags/test_airflow_connections.py::test_in_a_task_an_outage_is_no_missing_connection",
@@ -125,8 +125,8 @@ MUTANTS = (
     Mutant(
         "tries are compared within one Airflow deployment",
         "tasks.task_ended",
-        'if task["deployment"] != deployment.identity():',
-        'if task.get("deployment", deployment.identity()) == "":',
+        'if task["deployment"] != deployment.read_identity():',
+        'if task.get("deployment", deployment.read_identity()) == "":',
         "tests/dags/test_deployment.py::test_a_task_has_ended_by_what_its_own_deployment_says",
     ),
     Mutant(
@@ -138,7 +138,7 @@ MUTANTS = (
     ),
     Mutant(
         "an identity is read back",
-        "deployment.identity",
+        "deployment.read_identity",
         "        known = _stored()\n    if",
         "        known = known or secrets.token_hex(8)\n    if",
         "tests/dags/test_deployment.py::test_of_two_that_make_it_at_once_both_use_what_is_stored",

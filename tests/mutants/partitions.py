@@ -9,7 +9,7 @@ _LAKE = "tests/integration/test_partitioned_lake.py"
 MUTANTS = (
     Mutant(
         "what lies in other directories is no data file",
-        "parquet_settings.staged",
+        "parquet_settings.staged_directories",
         'is_file = [each.partition("=")[0] for each in directories] == levels',
         "is_file = len(directories) == len(levels)",
         f"{_RULES}::test_what_lies_elsewhere_is_no_data_file",

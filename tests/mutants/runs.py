@@ -106,8 +106,8 @@ MUTANTS = (
     ),
     Mutant(
         "Spark does not inherit what Airflow's variables hold",
-        "spark_home.environment",
-        "        **withheld(),  # the job file has what an application needs\n",
+        "spark_home.spark_environment",
+        "        **withheld_variables(),  # the job file has what an application needs\n",
         "",
         "tests/unit/launch/test_spark_submit.py::test_what_airflows_variables_hold_is_not_inherited",
     ),
@@ -120,14 +120,14 @@ MUTANTS = (
     ),
     Mutant(
         "a Spark connection with host and port is one of a standalone master",
-        "of_spark",
+        "parse_spark_connection",
         'conn_type == "spark" and ("://" in host or not port)',
         'conn_type == "spark"',
         "tests/unit/runs/test_connections.py::test_a_spark_connection",
     ),
     Mutant(
         "a connection that cannot be parsed is not quoted",
-        "from_environment",
+        "read_environment_connection",
         "is not a connection in JSON or URI form",
         "is not a connection in JSON or URI form: {text}",
         "tests/unit/runs/test_connections.py::test_a_value_that_is_no_connection_is_not_quoted",
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "a value of spark.conf that the table does not know is not kept",
-        "effective",
+        "effective_settings",
         "each.value if name in _SHOWN else None",
         "each.value",
         "tests/unit/egress/test_egress_plan.py::test_explain_shows_settings_with_their_origins",
@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "a time-out of the connection counts for the driver's admin client",
-        "disagreements",
+        "source_disagreements",
         '_OUTSIDE["request.timeout.ms"], **connection}',
         '_OUTSIDE["request.timeout.ms"]}',
         "tests/unit/runs/test_connections.py::test_options_that_contradict_the_connection",

@@ -20,13 +20,13 @@ MUTANTS = (
     Mutant(
         "a target is sent to only if it can be read back beside its connection",
         "refuse_options",
-        "reading = disagreements(target.reading_options, options)",
+        "reading = source_disagreements(target.reading_options, options)",
         "reading = []",
         "tests/unit/runs/test_connections.py::test_options_that_contradict_the_connection",
     ),
     Mutant(
         "a look-up's time-out is not below that of a request",
-        "disagreements",
+        "source_disagreements",
         "if api and request and int(api) < int(request):",
         "if False:",
         "tests/unit/pipelines/test_ingest_options.py::test_what_a_consumer_refuses_together",
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "records that were damaged on the way are not read",
         "source._checked",
-        'if boolean(value) is None and value.lower() == "false":',
+        'if check_boolean(value) is None and value.lower() == "false":',
         "if False:",
         "tests/unit/settings/test_table.py::test_a_value_that_a_client_would_refuse",
     ),

@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "the driver has the Spark that the claim names",
         "refuse_spark",
-        "    if job.spark and spark_lines.line(spark.version) != job.spark:",
+        "    if job.spark and spark_lines.line_of(spark.version) != job.spark:",
         "    if False:",
         "tests/unit/spark/test_spark_compatibility.py",
     ),
@@ -57,8 +57,8 @@ MUTANTS = (
     Mutant(
         "options are judged when the file is read",
         "_wrong_options",
-        "return [*verdict.complaints, *disagreements(verdict.settings)]",
-        "return disagreements(verdict.settings)",
+        "return [*verdict.complaints, *source_disagreements(verdict.settings)]",
+        "return source_disagreements(verdict.settings)",
         "tests/unit/pipelines/test_ingest_options.py::test_each_refused_setting_has_its_reason",
     ),
     Mutant(
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "a line of JSON is one object",
-        "parsed",
+        "parse_lines",
         "~_is_one_object() | is_bad",
         "is_bad",
         "tests/spark/test_egress_rows.py::test_valid_and_invalid_json_lines",
@@ -154,7 +154,7 @@ MUTANTS = (
     ),
     Mutant(
         "a declared key is there once",
-        "json_lines.parsed",
+        "json_lines.parse_lines",
         "        found.append(F.when(~_is_clear(names), F.lit(_UNCLEAR)))\n",
         "",
         "tests/spark/test_json_columns.py::test_a_line_with_a_key_twice_is_bad_if_it_is_declared",
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "all columns beside the line",
-        "source_rows.select",
+        "source_rows.select_rows",
         "if line and ALL in named:",
         "if False:",
         "tests/spark/test_json_columns.py::test_all_columns_beside_the_line",
@@ -365,7 +365,7 @@ MUTANTS = (
     ),
     Mutant(
         "the log has lost nothing since the claim",
-        "target_records.ends",
+        "target_records.read_ends",
         "            if first.get(tp) > since:\n",
         "            if False:\n",
         "tests/spark/test_egress_resume.py::test_a_log_that_has_lost_what_was_sent_is_refused",
@@ -414,14 +414,14 @@ MUTANTS = (
     ),
     Mutant(
         "options have no login beside a token",
-        "split",
+        "split_logins",
         ' if not k.startswith("kafka.sasl.")',
         "",
         "tests/unit/launch/test_token_conf.py::test_options_of_source_and_sink_have_no_login",
     ),
     Mutant(
         "spark-defaults.conf has no global JAAS",
-        "token_settings.complaints",
+        "token_settings.token_complaints",
         "        places |= _spark_defaults(home)\n",
         "",
         "tests/unit/launch/test_token_conf.py::test_a_global_jaas_file_in_sparks_defaults",
@@ -451,7 +451,7 @@ MUTANTS = (
     ),
     Mutant(
         "no global JAAS beside a token",
-        "token_settings.complaints",
+        "token_settings.token_complaints",
         "if _JAAS in value",
         "if False",
         "tests/unit/launch/test_token_conf.py::test_a_global_jaas_file_suppresses_tokens",
@@ -479,7 +479,7 @@ MUTANTS = (
     ),
     Mutant(
         "tokens are cancelled",
-        "obtained",
+        "obtain_tokens",
         "            stack.callback(token.cancel)\n",
         "",
         "tests/spark/test_delegation_tokens.py::test_one_application_has_tokens_of_two_clusters",

@@ -9,22 +9,22 @@ _STATE = "tests/unit/launch/test_yarn_client.py"
 MUTANTS = (
     Mutant(
         "a driver names itself before it reads its job",
-        "received",
+        "receive_job",
         "    answers.create(DRIVER, json.dumps(container.to_json()))\n",
         "",
         "tests/unit/spark/test_received_job.py::test_a_driver_names_itself_before_it_reads",
     ),
     Mutant(
         "a second driver does not take the place of the first",
-        "received",
+        "receive_job",
         "    if other := answers.read(DRIVER):",
         "    if other := None:",
         "tests/unit/spark/test_received_job.py",
     ),
     Mutant(
         "a job is withdrawn before its driver is looked for",
-        "yarn_cluster.end",
-        "    withdraw(attempt, store)\n",
+        "yarn_cluster.end_application",
+        "    withdraw_job(attempt, store)\n",
         "",
         f"{_TAKEOVER}::test_a_driver_that_has_not_named_itself_never_starts",
     ),

@@ -25,7 +25,7 @@ from tidegate.ingest.publish import publish
 from tidegate.ingest.sealing import Outcomes, _give_up
 from tidegate.ingest.stage import stage
 from tidegate.lake import attempts
-from tidegate.lake.committed_files import located
+from tidegate.lake.committed_files import locate_files
 from tidegate.lake.ledger import Ledger
 from tidegate.runs.run import OpenRun, Run, open_run
 from tidegate.spark.egress_job import EgressJob
@@ -259,7 +259,7 @@ def by_ledger(world: World) -> None:
     for _ in range(6):
         store = Handle(world.objects, "p")
         fold = Ledger(store, "p").fold
-        files = [store.get(path) for _, _, path in located(store, fold)]
+        files = [store.get(path) for _, _, path in locate_files(store, fold)]
         if None in files:
             continue  # swept since it was listed: time has passed, and the URI lives for an hour
         rows = Counter(row for data in files if data for row in rows_of(data))

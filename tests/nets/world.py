@@ -47,7 +47,7 @@ from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.ingest.ingest_run import ingest
 from tidegate.lake import sweeping
-from tidegate.lake.committed_files import located
+from tidegate.lake.committed_files import locate_files
 from tidegate.lake.ledger import Ledger
 from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
 from tidegate.maintenance.repair import repair_lake
@@ -322,7 +322,7 @@ class World:
         """Set the premises to those of what is committed, where something is."""
         store = self.open_store(self.objects, "p")
         fold = Ledger(store, "p").fold
-        found = (store.get(path) for _, _, path in located(store, fold))
+        found = (store.get(path) for _, _, path in locate_files(store, fold))
         data = next(filter(None, found), None)
         if data and self.spec is not PARTITIONED:
             kind = pq.read_schema(io.BytesIO(data)).field("text").type

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from support import egress_pipeline, spark_session, topic_records
 from tidegate.egress import release, takeover
-from tidegate.spark.session import configure
+from tidegate.spark.session import configure_session
 from tidegate_local.kafka import Broker
 
 
@@ -26,7 +26,7 @@ def session(spark: SparkSession) -> SparkSession:
     mine.conf.set("spark.sql.codegen.wholeStage", "false")
     mine.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     mine.conf.set("spark.sql.shuffle.partitions", "1")
-    configure(mine)
+    configure_session(mine)
     return mine
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.spark.answers import HadoopAnswers, LocalAnswers, in_lake
+from tidegate.spark.answers import HadoopAnswers, LocalAnswers, answers_in_lake
 
 
 def test_answers_are_read_written_and_taken(spark: SparkSession, tmp_path: Path) -> None:
     jvm = spark.sparkContext._jvm
-    answers = in_lake(tmp_path.as_uri(), jvm)
+    answers = answers_in_lake(tmp_path.as_uri(), jvm)
     assert isinstance(answers, HadoopAnswers)
     assert answers.read("sending") is None
     answers.create("sending")
@@ -21,4 +21,4 @@ def test_answers_are_read_written_and_taken(spark: SparkSession, tmp_path: Path)
     assert not (tmp_path / "job").exists()
     with pytest.raises(FileNotFoundError):
         answers.take("job")
-    assert isinstance(in_lake(str(tmp_path), jvm), LocalAnswers)
+    assert isinstance(answers_in_lake(str(tmp_path), jvm), LocalAnswers)

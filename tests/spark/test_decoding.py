@@ -19,10 +19,10 @@ from tidegate.core import schema
 from tidegate.core.decoding import Decoder, Decoding
 from tidegate.spark import formats
 from tidegate.spark.decoded_rows import decode_rows
-from tidegate.spark.session import configure
+from tidegate.spark.session import configure_session
 
-avro = formats.of_records("avro").decoder
-csv = formats.of_records("csv").decoder
+avro = formats.format_of_records("avro").decoder
+csv = formats.format_of_records("csv").decoder
 
 COLUMNS = """a INT, b STRING, d DOUBLE, t TIMESTAMP, day DATE, n DECIMAL(5,2), ok BOOLEAN,
     raw BINARY, l ARRAY<INT>, m MAP<STRING, INT>, f ARRAY<FLOAT>, deep ARRAY<STRUCT<p: INT>>,
@@ -165,7 +165,7 @@ def test_timestamps_are_utc(spark: SparkSession) -> None:
     """Also where a cluster has another time zone: a retry on another machine decodes alike."""
     mine = spark.newSession()
     mine.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    configure(mine)
+    configure_session(mine)
     values = [b'{"t":"2024-01-01T00:00:00"}', b'{"t":"2024-01-01T01:00:00+01:00"}']
     rows = read(mine, values, Decoder("json", "t TIMESTAMP"))
     of_csv = read(mine, [b"2024-01-01 00:00:00"], csv("t TIMESTAMP"))
@@ -459,7 +459,7 @@ def test_types_of_avro_are_those_of_spark(spark: SparkSession) -> None:
     decoder = avro(record(*((f"f{n}", kind) for n, kind in enumerate(kinds))))
     frame = spark.createDataFrame([], "key BINARY, value BINARY")
     made = decode_rows(frame, Decoding(decoder)).drop("key", "value", "_undecodable").schema
-    planned = StructType.fromDDL(schema.ddl(decoder.columns))
+    planned = StructType.fromDDL(schema.render_ddl(decoder.columns))
     assert made.simpleString() == planned.simpleString()
 
 

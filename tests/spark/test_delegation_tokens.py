@@ -37,12 +37,12 @@ from tidegate.spark.job_files import Login
 
 job = json.loads(Path(sys.argv[1]).read_text())
 logins = [Login(**each) for each in job["logins"]]
-with delegation_tokens.obtained(logins, 500) as tokens:
+with delegation_tokens.obtain_tokens(logins, 500) as tokens:
     spark = session.start("both")
     with tokens.used_by(spark):
         source, target = job["options"]
         rows = spark.read.format("kafka").options(**source, subscribe=job["topic"]).load()
-        sink.save(rows.select("key", "value"), {**target, "topic": job["topic"]})
+        sink.save_records(rows.select("key", "value"), {**target, "topic": job["topic"]})
     spark.stop()
 """
 
@@ -88,7 +88,7 @@ def with_token(cluster: ScramBroker) -> dict[str, Any]:
 def admin(spark: SparkSession, cluster: ScramBroker) -> Iterator[Any]:
     """Yield a client of Kafka's own that is logged in with the password."""
     jvm = spark.sparkContext._jvm
-    _, (login,) = before.split(KafkaCluster("k", with_token(cluster)), Path("/private"))
+    _, (login,) = before.split_logins(KafkaCluster("k", with_token(cluster)), Path("/private"))
     properties = jvm.java.util.Properties()
     properties.put("bootstrap.servers", cluster.extra["bootstrap.servers"])
     for name, value in login.settings.items():
@@ -174,7 +174,7 @@ def test_one_application_has_tokens_of_two_clusters(
     kafkas = [
         KafkaCluster(f"kafka_{n}", with_token(each)) for n, each in zip("ab", clusters, strict=True)
     ]
-    parts = [before.split(each, tmp_path) for each in kafkas]
+    parts = [before.split_logins(each, tmp_path) for each in kafkas]
     options = [each for each, _ in parts]
     assert PASSWORD not in str(options)
     assert not [name for each in options for name in each if "sasl" in name]
@@ -190,7 +190,7 @@ def test_one_application_has_tokens_of_two_clusters(
         "spark.log.level": "INFO",
     }
     given = staging(job, conf, 500, name="both")
-    conf = {**given.conf, **before.conf(kafkas, conf)}
+    conf = {**given.conf, **before.token_conf(kafkas, conf)}
     output: list[str] = []
     with CommandLines() as seen:
         submit(
@@ -269,9 +269,9 @@ def test_a_token_is_renewed_until_its_maximum_lifetime(tmp_path: Path, topic: st
 
 def obtain(spark: SparkSession, kafka: KafkaCluster) -> Any:
     """Obtain a token in the JVM of the shared session, without giving it to the session."""
-    _, (login,) = before.split(kafka, Path("/private"))
+    _, (login,) = before.split_logins(kafka, Path("/private"))
     jvm = spark.sparkContext._jvm
     conf = jvm.org.apache.spark.SparkConf(False)
-    for name, value in before.conf([kafka], {}).items():
+    for name, value in before.token_conf([kafka], {}).items():
         conf.set(name, value)
     return delegation_tokens._obtain(jvm, conf, login)

@@ -338,16 +338,16 @@ def test_the_read_back_detects_a_missing_record(
     pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row that the sink loses silently fails the attempt; the retry sends it."""
-    with_provenance = records.with_provenance
+    with_provenance = records.add_provenance
     monkeypatch.setattr(
         records,
-        "with_provenance",
+        "add_provenance",
         lambda rows, job: with_provenance(rows.where("row <> 7 or file <> 'b.json'"), job),
     )
     with pytest.raises(SendFailed):
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS - 1
-    monkeypatch.setattr(records, "with_provenance", with_provenance)
+    monkeypatch.setattr(records, "add_provenance", with_provenance)
     report = pipeline.run_all()
     assert report["duplicates"] == 0
     assert_consistent(pipeline, report)
@@ -361,13 +361,13 @@ def test_the_read_back_detects_a_missing_header(
     """
     monkeypatch.setattr(readback, "WAIT", 0.1)
     pipeline.settings["columns"] |= {"headers": "if(id = 7, null, map('h', name, 'n', null))"}
-    with_provenance = records.with_provenance
+    with_provenance = records.add_provenance
 
     def without(rows: DataFrame, job: EgressJob) -> DataFrame:
         cut = F.when(F.expr("file = 'b.json' and row = 3"), F.slice("headers", 1, 1))
         return with_provenance(rows.withColumn("headers", cut.otherwise(F.col("headers"))), job)
 
-    monkeypatch.setattr(records, "with_provenance", without)
+    monkeypatch.setattr(records, "add_provenance", without)
     with pytest.raises(SendFailed):
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS
@@ -381,7 +381,7 @@ def test_the_read_back_detects_a_missing_header(
         shaped = with_provenance(rows, job)
         return shaped.withColumn("headers", F.concat("headers", more))
 
-    monkeypatch.setattr(records, "with_provenance", agent)
+    monkeypatch.setattr(records, "add_provenance", agent)
     pipeline.release("resend")
     report = pipeline.run_all("again")
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)
@@ -409,10 +409,10 @@ def test_in_a_compacted_topic_the_last_row_of_a_key_stays_last(
 
 def lose_rows(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
     """Let the sink lose rows silently."""
-    with_provenance = records.with_provenance
+    with_provenance = records.add_provenance
     lost = [f"(file = '{NAMES[file]}' and row = {row})" for file, row in map(identity, numbers)]
     monkeypatch.setattr(
-        records, "with_provenance",
+        records, "add_provenance",
         lambda rows, job: with_provenance(rows.where(f"not ({' or '.join(lost)})"), job),
     )  # fmt: skip
 

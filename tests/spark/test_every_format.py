@@ -48,9 +48,11 @@ class Toy(RecordFormatBase):
 
 @pytest.fixture(params=SCHEMAS)
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Decoder:
-    found = formats.of_records
-    monkeypatch.setattr(formats, "of_records", lambda name: Toy() if name == "toy" else found(name))
-    return formats.of_records(request.param).decoder(SCHEMAS[request.param])
+    found = formats.format_of_records
+    monkeypatch.setattr(
+        formats, "format_of_records", lambda name: Toy() if name == "toy" else found(name)
+    )
+    return formats.format_of_records(request.param).decoder(SCHEMAS[request.param])
 
 
 def test_one_row_stays_one_record(spark: SparkSession, decoder: Decoder) -> None:
@@ -105,7 +107,7 @@ def test_avro_with_what_spark_would_refuse_or_take_for_another_type(spark: Spark
     }
     fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
     text = json.dumps({"type": "record", "name": "R", "namespace": "a.b", "fields": fields, **odd})
-    decoder = formats.of_records("avro").decoder(text)
+    decoder = formats.format_of_records("avro").decoder(text)
     frame = spark.createDataFrame([(b"\x00\xa4\x13\x0e",)], "value BINARY")
     found = decode_rows(frame, Decoding(decoder))
     assert found.drop("value", "_undecodable").dtypes == [

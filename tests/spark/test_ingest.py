@@ -17,20 +17,20 @@ from pyspark.sql import SparkSession
 
 from support.topic_records import create, delete_records, fill, numbers
 from tidegate.core import columns
-from tidegate.core.accounting import collect
+from tidegate.core.accounting import collect_offsets
 from tidegate.core.files import Contents, LakeFile, Part
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.lake import footers
 from tidegate.lake.store import Listed, LocalStore
 from tidegate.spark import ingest_driver
-from tidegate.spark.failures import describe, thrown
+from tidegate.spark.failures import describe, describe_thrown
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate.spark.parquet_writer import written_files
 from tidegate.spark.record_size import record_size
-from tidegate.spark.session import configure
-from tidegate.spark.task_size import splits
+from tidegate.spark.session import configure_session
+from tidegate.spark.task_size import count_splits
 from tidegate_local.kafka import Broker
 
 READ_COMMITTED = "read_committed"
@@ -242,7 +242,7 @@ def test_files_of_a_topic_do_not_overlap(
         file = LakeFile(name, contents.parts, contents.ascending, 1, "d", path, "f")
         staged.append((file, contents))
     assert len(staged) == 100
-    assert collect(window, staged)[1] == []
+    assert collect_offsets(window, staged)[1] == []
 
 
 def test_the_size_of_a_record(spark: SparkSession) -> None:
@@ -272,7 +272,7 @@ def test_limits_of_tasks_and_files_are_kept(
     assert [_span(tmp_path / "tasks" / f)[3] for f in done["files"]] == [250] * 4
     done = stage(spark, broker, tmp_path / "least", window, minPartitions="7")
     assert sum(_span(tmp_path / "least" / f)[3] for f in done["files"]) == 1_000
-    expected = sum(n for n, _ in splits((window,), 1, 1_000_000, {"minPartitions": "7"}))
+    expected = sum(n for n, _ in count_splits((window,), 1, 1_000_000, {"minPartitions": "7"}))
     assert len(done["files"]) == expected == 7
     chunk = Chunk(0, (window,), str(tmp_path / "files"))
     given = job(broker, chunk)
@@ -339,7 +339,9 @@ def test_no_setting_of_spark_changes_the_files(
     session = spark.newSession()
     session.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 100),), str(tmp_path / "a"))
-    (file,) = ingest_driver.stage_chunk(configure(session), job(broker, chunk), chunk)["files"]
+    (file,) = ingest_driver.stage_chunk(configure_session(session), job(broker, chunk), chunk)[
+        "files"
+    ]
     path = tmp_path / "a" / file
     store = LocalStore(tmp_path)
     listed = Listed(f"a/{file}", path.stat().st_size)
@@ -394,7 +396,7 @@ def test_records_that_are_not_there_fail_the_chunk(
     with pytest.raises(Py4JJavaError) as failed:
         stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, start, end), **options)
     assert time.monotonic() - began >= least
-    assert error in thrown(failed.value)
+    assert error in describe_thrown(failed.value)
     assert not list(tmp_path.rglob("_done.json"))
 
 

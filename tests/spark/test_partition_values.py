@@ -12,7 +12,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.parquet_settings import PartitionField
-from tidegate.spark.parquet_writer import with_values
+from tidegate.spark.parquet_writer import add_directories
 
 DAY = 86_400_000_000  # microseconds
 EPOCH = date(1970, 1, 1)
@@ -25,7 +25,7 @@ def values(
     """Return what the directories of each value say, in order."""
     rows = spark.createDataFrame(list(enumerate(given)), f"n INT, c {kind}").withColumn("c", cast)
     names = [field.directory for field in fields]
-    return [list(row) for row in with_values(rows, fields).orderBy("n").select(names).collect()]
+    return [list(row) for row in add_directories(rows, fields).orderBy("n").select(names).collect()]
 
 
 def test_times(spark: SparkSession) -> None:
@@ -73,7 +73,7 @@ def test_texts(spark: SparkSession, tmp_path: Path) -> None:
         plain = re.fullmatch(r"(?! |__HIVE)[A-Za-z0-9_. -]{1,40}(?<! )", text) is not None
         assert found == (text if plain else digest)
     rows = spark.createDataFrame([(text,) for text in [*TEXTS, None]], "c STRING").coalesce(1)
-    with_values(rows, [field]).write.partitionBy("c_value").parquet(str(tmp_path / "out"))
+    add_directories(rows, [field]).write.partitionBy("c_value").parquet(str(tmp_path / "out"))
     directories = {path.name: path for path in (tmp_path / "out").glob("c_value=*")}
     nothing = "c_value=__HIVE_DEFAULT_PARTITION__"
     assert directories.keys() == {nothing, *(f"c_value={found}" for found in said)}, "as they are"

@@ -20,7 +20,7 @@ from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate.runs.run import Run
 from tidegate.spark import ingest_driver as spark_ingest
 from tidegate.spark.ingest_job import IngestJob
-from tidegate.spark.session import configure
+from tidegate.spark.session import configure_session
 from tidegate_local.kafka import Broker
 
 PARTITIONS = 3
@@ -33,7 +33,7 @@ def submit(spark: SparkSession) -> Do:
     """Stage in this process's session, without code generation, which is slower for some hundred
     rows.
     """
-    session = configure(spark.newSession())
+    session = configure_session(spark.newSession())
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
 

@@ -25,7 +25,7 @@ from tidegate.errors import (
     StageFailed,
     WindowRefused,
 )
-from tidegate.lake.boundary_files import neighbours
+from tidegate.lake.boundary_files import neighbouring_boundaries
 from tidegate.lake.store import open_store
 from tidegate.pipelines.pipeline_files import load_ingest
 from tidegate.runs.run import Run, open_run
@@ -289,7 +289,7 @@ def test_a_window_by_time_of_records_expired_in_kafka(pipeline: EgressPipeline, 
         assert parts == list(range(50))
     assert [each["rows"] for each in reports] == [40, 60]
     topic_id = pipeline.jobs[-1].source.names[0].split("/")[0]
-    frozen = neighbours(store, topic_id, ms + 20_000).frozen
+    frozen = neighbouring_boundaries(store, topic_id, ms + 20_000).frozen
     assert frozen is not None
     assert frozen.offsets == {0: 20, 1: 20}
     topic_records.stamped(pipeline.bootstrap, name, 1, [ms + 61_000])

@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 
 from support.rows_of_files import put, rows, values
 from tidegate.settings.spark_conf import SAME_ROWS
-from tidegate.spark.session import configure
+from tidegate.spark.session import configure_session
 
 OTHER = {
     "spark.sql.parser.escapedStringLiterals": "true",
@@ -32,7 +32,7 @@ def contrary(spark: SparkSession) -> SparkSession:
     mine = spark.newSession()
     for name, value in SAME_ROWS.items():
         mine.conf.set(name.removeprefix("spark.hadoop."), OTHER.get(value or name, "1"))
-    configure(mine)
+    configure_session(mine)
     return mine
 
 
@@ -50,7 +50,7 @@ def test_what_an_older_spark_did_is_not_done(spark: SparkSession) -> None:
     sql = "SELECT CAST(map('a', 1) AS STRING) AS text"
     mine.conf.set(name, "true")
     assert mine.sql(sql).first() == Row(text="[a -> 1]")
-    configure(mine)
+    configure_session(mine)
     assert mine.sql(sql).first() == Row(text="{a -> 1}")
 
 

@@ -20,7 +20,7 @@ TEXTS = 3_000
 def typed(session: SparkSession, format_: str, path: Path, ddl: str, **options: str) -> list[Row]:
     """Return the columns of a file, times as text, with `fault` last, in the order of its rows."""
     given = source(format_, path, ddl=ddl, **options)
-    found = formats.of_files(format_).read(session, given, whole=False, line=False)
+    found = formats.format_of_files(format_).read(session, given, whole=False, line=False)
     shown = [
         f"cast(`{name}` AS STRING) AS `{name}`" if kind.startswith("timestamp") else f"`{name}`"
         for name, kind in found.frame.dtypes

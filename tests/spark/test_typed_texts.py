@@ -18,7 +18,7 @@ from tidegate.core.decoding import Decoder, Decoding
 from tidegate.spark import formats
 from tidegate.spark.decoded_rows import decode_rows
 
-by_csv = formats.of_records("csv").decoder
+by_csv = formats.format_of_records("csv").decoder
 
 TEXTS = 10_000
 """Of each type."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.core.parquet_settings import ParquetSettings
-from tidegate.launch.submission import Submission, submission
+from tidegate.launch.submission import Submission, make_submission
 from tidegate.settings import spark_conf
 from tidegate.spark.egress_job import EgressJob, RowSource
 from tidegate.spark.ingest_job import IngestJob
@@ -18,7 +18,7 @@ def staging(
     job = IngestJob(
         "f00d", (), ParquetSettings("zstd", 1, 1), app_name=name, options={}, records=records
     )
-    return submission(job, job_file, conf, **given)
+    return make_submission(job, job_file, conf, **given)
 
 
 def sending(
@@ -29,4 +29,4 @@ def sending(
         "f00d", RowSource("text", {}, None, (), (), {}, (), {}), {}, "t", (), False, False, None,
         {}, {}, "", "", app_name=name, options={}, records=rows,
     )  # fmt: skip
-    return submission(job, job_file, {**conf, **spark_conf.RUN_ONCE}, **given)
+    return make_submission(job, job_file, {**conf, **spark_conf.RUN_ONCE}, **given)

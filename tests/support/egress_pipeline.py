@@ -28,7 +28,7 @@ from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.egress_driver import attempt_sending
 from tidegate.spark.egress_job import SENDING, EgressJob
 from tidegate.spark.ingest_job import IngestJob
-from tidegate.spark.session import configure
+from tidegate.spark.session import configure_session
 
 
 def begun(job: EgressJob) -> EgressJob:
@@ -93,7 +93,7 @@ class EgressPipeline:
         (self.home / "pipelines/lake.yaml").write_text(json.dumps(form))
         spec = parse_spec(form)
         assert isinstance(spec, Ingest)
-        session = configure(self.spark.newSession())
+        session = configure_session(self.spark.newSession())
 
         def do(job: IngestJob, _: Path) -> None:
             for chunk in job.chunks:

@@ -90,7 +90,7 @@ def submit_here(given: Submission, *, master: str, log: Callable[[str], None]) -
     with _logging_to(_Lines(output), "tidegate.spark"):
         if application.application.endswith("/ingest.py"):
             with (
-                mock.patch.object(session, "start", return_value=session.configure(spark)),
+                mock.patch.object(session, "start", return_value=session.configure_session(spark)),
                 mock.patch.object(spark, "stop"),
             ):
                 code = ingest_driver.main(str(job_file))

@@ -11,4 +11,4 @@ def fetched(name: str) -> list[Path]:
     lock = Path(__file__).with_name(f"{name}.lock")
     locked = jars.parse_lock(lock.read_text(), source=lock.name)
     with mock.patch.object(jars, "read_lock", return_value=locked):
-        return jars.ensure(name)
+        return jars.ensure_jars(name)

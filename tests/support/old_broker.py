@@ -34,7 +34,7 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
 def running(home: Path, version: str) -> Iterator[str]:
     """Start a broker, before 3.0 with a ZooKeeper; yield its address; end them."""
     home.mkdir(parents=True)
-    names = jars.ensure("kafka-broker") if version == LOCAL else _of(version)
+    names = jars.ensure_jars("kafka-broker") if version == LOCAL else _of(version)
     (home / "log4j.properties").write_text(_LOG4J)
     java = [
         str(jars.find_java()),

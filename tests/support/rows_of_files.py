@@ -30,26 +30,26 @@ def select(
     given = source(format_, *paths, ddl=ddl, **options)
     if format_ == "csv" and ddl is None:
         given = replace(given, columns=_columns_of_csv(given, paths[0]))
-    found = source_rows.select(session, given, columns)
-    listed = formats.of_files(format_).listed(session, given, found)
+    found = source_rows.select_rows(session, given, columns)
+    listed = formats.format_of_files(format_).listed(session, given, found)
     assert source_files.files_read(given, listed) == {path.name for path in paths}
     return found
 
 
 def _columns_of_csv(given: RowSource, path: Path) -> str:
     """Return columns of text, as the first record of a file names them."""
-    dialect = csv_rows.dialect(given)
+    dialect = csv_rows.dialect_of(given)
     lines = path.read_bytes().split(dialect.line_end.encode())
-    values = next(csv_records.records(lines, dialect)).values or ["none"]
+    values = next(csv_records.split_records(lines, dialect)).values or ["none"]
     names = values if dialect.header else [f"_c{i}" for i in range(len(values))]
-    return schema.ddl([schema.Field(name or "", schema.Type("string")) for name in names])
+    return schema.render_ddl([schema.Field(name or "", schema.Type("string")) for name in names])
 
 
 def rows(
     session: SparkSession, format_: str, *paths: Path, value: str | None = None, **how: Any
 ) -> list[Row]:
     """Return the rows with a value, by default that of the format, in the order of the files."""
-    columns = {"value": value or formats.of_files(format_).value}
+    columns = {"value": value or formats.format_of_files(format_).value}
     found = select(session, format_, *paths, columns=columns, **how)
     return sorted(found.collect(), key=lambda row: (row.file, row.row))
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from support.calls import staging
 from tidegate.launch.masters import for_master
-from tidegate.spark.session import STATIC, configure
+from tidegate.spark.session import STATIC, configure_session
 
 _started: list[SparkSession] = []
 
@@ -21,7 +21,7 @@ def shared() -> SparkSession:
         with mock.patch.dict(os.environ, SPARK_LOCAL_IP="127.0.0.1"):
             builder = SparkSession.builder.master("local[2]").appName("tidegate tests")
             session = builder.config(map={**settings, **STATIC}).config("spark.log.level", "ERROR")
-            _started.append(configure(session.getOrCreate()))
+            _started.append(configure_session(session.getOrCreate()))
     return _started[0]
 
 

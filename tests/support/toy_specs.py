@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NoReturn
 
 from tidegate.core.decoding import Decoding
-from tidegate.core.parquet_settings import DEFAULT, ParquetSettings, normalised
+from tidegate.core.parquet_settings import DEFAULT, ParquetSettings, normalise_partition_by
 from tidegate.errors import ConfigurationError
 from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Pipelines, Spec
 
@@ -62,7 +62,7 @@ class ToyIngest:
         return None
 
     def parquet(self, max_records_per_file: int) -> ParquetSettings:
-        by = normalised(self.partition_by)
+        by = normalise_partition_by(self.partition_by)
         return ParquetSettings("zstd", 1, max_records_per_file, partition_by=by, sort_by=())
 
     def with_topics(self, topics: tuple[str, ...]) -> "ToyIngest":

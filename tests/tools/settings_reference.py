@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.settings.setting import Answer, Place, Setting, values
+from tidegate.settings.setting import Answer, Place, Setting, describe_values
 from tidegate.settings.table import TABLE
 
 INTRODUCTION = """\
@@ -79,7 +79,7 @@ def _rows(answer: Answer, settings: Iterable[Setting]) -> Iterator[tuple[str, ..
         reason = each.why + (f"; use {each.use}" if each.use else "")
         match answer:
             case Answer.ACCEPTED:
-                yield f"`{each.name}`", values(each.check), _default(each), reason
+                yield f"`{each.name}`", describe_values(each.check), _default(each), reason
             case Answer.TRANSLATED:
                 same.setdefault((f"`{each.becomes}`", reason), []).append(each.name)
             case _:

@@ -106,9 +106,11 @@ def test_connections_can_be_copied(path: Path) -> None:
     for form in [*examples, *map(json.loads, exported)]:
         if form["conn_type"] == "spark":
             environ = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(form)}
-            spark = connections.from_environment("spark_default", environ)
+            spark = connections.read_environment_connection("spark_default", environ)
             assert spark is not None
-            assert connections.of_spark("spark_default", spark).master.startswith("spark://")
+            assert connections.parse_spark_connection("spark_default", spark).master.startswith(
+                "spark://"
+            )
             continue
         try:
             KafkaCluster("kafka_default", form["extra"])

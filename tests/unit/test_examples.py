@@ -84,9 +84,9 @@ def test_the_values_name_what_exists(values: dict[str, Any]) -> None:
         elif not name.startswith("AIRFLOW_CONN_"):
             assert f"`{name}`" in documented, name
         assert name not in given or not re.search("SECRET|_KEY|PASSWORD|TOKEN", name), name
-    found = connections.from_environment("spark_default", given)
+    found = connections.read_environment_connection("spark_default", given)
     assert found is not None
-    assert connections.of_spark("spark_default", found).master.startswith("spark://")
+    assert connections.parse_spark_connection("spark_default", found).master.startswith("spark://")
     image = f"FROM apache/airflow:{values['airflowVersion']}-python3.12"
     assert image in (EXAMPLES / "helm/Dockerfile").read_text()
     assert values["images"]["airflow"]["tag"] == f"{values['airflowVersion']}-{NEXT}"
@@ -207,7 +207,7 @@ def test_connections_in_the_pages_are_valid() -> None:
     for kind in KINDS:
         for text in re.findall(r"`(\{\"conn_type\"[^`]*\})`", page(f"docs/how-to/{kind}.md")):
             environ = {"AIRFLOW_CONN_SPARK_DEFAULT": text}
-            found = connections.from_environment("spark_default", environ)
+            found = connections.read_environment_connection("spark_default", environ)
             assert found is not None
-            assert connections.of_spark("spark_default", found).master == "local[2]"
+            assert connections.parse_spark_connection("spark_default", found).master == "local[2]"
             assert json.loads(text)["conn_type"] == "spark"

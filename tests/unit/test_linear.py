@@ -94,8 +94,8 @@ def test_what_a_broken_file_says_of_its_schedule(tmp_path, monkeypatch):
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
     path = tmp_path / "p.yaml"
     path.write_text(f"kind: ingest # a # b\nbad: 1\nschedule: 'a{' ' * 120_000}b'  # daily\n")
-    bounded(lambda: pipeline_files.said("p"))
-    said = pipeline_files.said("p")
+    bounded(lambda: pipeline_files.unchecked_lines("p"))
+    said = pipeline_files.unchecked_lines("p")
     assert (said["kind"], said["schedule"][:2], said["schedule"][-2:]) == ("ingest", "a ", " b")
 
 
@@ -160,7 +160,7 @@ def test_many_options_of_a_reader():
     from tidegate.spark import formats
 
     given = {f"k{i:06x}": "1" for i in range(40_000)}
-    bounded(lambda: formats.of_files("csv").complaints_of_options(given))
+    bounded(lambda: formats.format_of_files("csv").complaints_of_options(given))
 
 
 def test_a_list_of_jars():
@@ -232,9 +232,9 @@ def test_a_key_file_without_an_end():
 
 
 def test_a_secret_that_repeats_its_name():
-    from tidegate.spark.kafka_source import redact
+    from tidegate.spark.kafka_source import redact_options
 
-    bounded(lambda: redact("x", {"kafka.sasl.jaas.config": "password" * 30_000}))
+    bounded(lambda: redact_options("x", {"kafka.sasl.jaas.config": "password" * 30_000}))
 
 
 def test_an_answer_of_s3():
@@ -287,11 +287,11 @@ def test_the_nearest_of_many_topics():
 
 
 def test_a_record_with_an_array_of_different_objects():
-    from tidegate.core.sampled_columns import of_objects
+    from tidegate.core.sampled_columns import columns_of_objects
 
     form = {"a": [{f"k{i:x}_{j}": 1 for j in range(20)} for i in range(4_000)]}  # 1 MB
     text = json.dumps(form)
-    bounded(lambda: of_objects([text]))
+    bounded(lambda: columns_of_objects([text]))
 
 
 def test_a_proposal_for_many_columns_that_do_not_fit():

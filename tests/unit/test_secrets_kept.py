@@ -18,8 +18,8 @@ from tidegate.broker import oauth
 from tidegate.errors import ConfigurationError, TriggerNotPermitted
 from tidegate.orchestration import rights
 from tidegate.pipelines import scaffold
-from tidegate.pipelines.pipeline_files import Examined, examined
-from tidegate.samples.proposed_decoder import decoder
+from tidegate.pipelines.pipeline_files import Examined, examine_text
+from tidegate.samples.proposed_decoder import propose_decoder
 from tidegate.settings import secrets
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge_settings
@@ -35,7 +35,7 @@ EGRESS = {
 
 
 def read(form: dict[str, Any], **environ: str) -> Examined:
-    return examined(yaml.safe_dump(form), "p", {NAME: SECRET, **environ})
+    return examine_text(yaml.safe_dump(form), "p", {NAME: SECRET, **environ})
 
 
 # (1) Variables
@@ -69,10 +69,12 @@ def test_variables_that_are_allowed() -> None:
 def test_a_sampled_key_is_never_expanded() -> None:
     """From a record, by `tidegate init`, to the file, and back."""
     for name in (NAME, "TIDEGATE_X"):
-        made = decoder([json.dumps({f"${{{name}}}": 1, "n": {f"${{{name}:-x}}": 2}}).encode()])
+        made = propose_decoder(
+            [json.dumps({f"${{{name}}}": 1, "n": {f"${{{name}:-x}}": 2}}).encode()]
+        )
         assert made is not None
         text = scaffold.ingest_text("p", ["t"], "/lake", "kafka_default", {"t": made})
-        found = examined(text, "p", {name: SECRET})
+        found = examine_text(text, "p", {name: SECRET})
         assert SECRET not in repr(found)
         assert found.spec is not None
         assert found.spec.decoding["t"].value == made  # type: ignore[union-attr]
@@ -95,11 +97,11 @@ def test_sql_is_never_expanded(change: dict[str, Any]) -> None:
 
 def test_a_key_with_a_line_end_stays_within_its_comment() -> None:
     """`tidegate init` ends with a traceback of BadFile today."""
-    columns = formats.of_files("json").propose_columns(
+    columns = formats.format_of_files("json").propose_columns(
         [json.dumps({"a\nlake: /other": 1}).encode()]
     )
     text = scaffold.egress_text("p", "/in/*.json", "json", "t", "/lake", "k", columns)
-    assert examined(text, "p", {}).complaints == ()
+    assert examine_text(text, "p", {}).complaints == ()
 
 
 def test_a_value_of_source_options_is_not_quoted() -> None:

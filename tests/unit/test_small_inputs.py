@@ -30,7 +30,7 @@ from tidegate.lake import attempts, committing, dataset, placing, plans, views
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines import pipeline_files, scaffold
 from tidegate.samples import peek as peeking
-from tidegate.samples.proposed_decoder import better_than, decoder
+from tidegate.samples.proposed_decoder import better_than, propose_decoder
 from tidegate.spark import formats
 from tidegate_check import lake as checker
 
@@ -118,12 +118,15 @@ UNUSABLE = ["", "a\nb", "a\rb", "a\x85b", "${HOME}", "${X:-", "\ud800", "a\u2028
 def test_keys_that_are_no_columns_are_not_proposed(name: str) -> None:
     text = json.dumps({name: 1, "ok": "x", "in": {name: 2, "b": 3}, "only": {name: 1}}).encode()
     columns = "ok STRING, `in` STRUCT<b: BIGINT>, only STRING".replace("`in`", "in")
-    assert decoder([text]) == Decoder("json", columns)
-    assert formats.of_files("json").propose_columns([text]) == "ok STRING, in STRING, only STRING"
+    assert propose_decoder([text]) == Decoder("json", columns)
+    assert (
+        formats.format_of_files("json").propose_columns([text])
+        == "ok STRING, in STRING, only STRING"
+    )
     declared = Decoding(Decoder("json", "ok STRING"))
     assert better_than(declared, [text], []) == Decoder("json", columns)
     file = scaffold.ingest_text("p", ["t"], "/lake", "k", {"t": Decoder("json", columns)})
-    assert pipeline_files.examined(file, "p", {}).complaints == ()
+    assert pipeline_files.examine_text(file, "p", {}).complaints == ()
 
 
 def test_init_by_keys_that_are_no_columns(tidegate: Any, monkeypatch: Any) -> None:
@@ -148,8 +151,8 @@ def test_objects_within_objects_are_proposed_as_deep_as_can_be_declared() -> Non
     value: Any = 1
     for _ in range(40):
         value = {"a": value}
-    (found,) = sampled_columns.of_objects([json.dumps(value)])
-    assert schema.parse_columns(schema.ddl([found])) == (found,)
+    (found,) = sampled_columns.columns_of_objects([json.dumps(value)])
+    assert schema.parse_columns(schema.render_ddl([found])) == (found,)
 
 
 # 4
@@ -298,14 +301,14 @@ def test_sql_changes_no_setting_and_touches_no_file(
     (home / ".tmp").mkdir()
     (home / ".tmp/secret").write_text("x")
     with pytest.raises(ConfigurationError):
-        dataset.query({"lake": pa.table({"a": [1]})}, query)
+        dataset.run_query({"lake": pa.table({"a": [1]})}, query)
     assert capfd.readouterr().out == ""
     assert [each.name for each in Path(home, ".tmp").iterdir()] == ["secret"]
 
 
 def test_sql_sets_its_time_zone_and_variables() -> None:
     query = "SET TimeZone = 'Europe/Berlin'; SET VARIABLE a = 1; SELECT getvariable('a')"
-    assert dataset.query({}, query)[1] == [(1,)]
+    assert dataset.run_query({}, query)[1] == [(1,)]
 
 
 # 12
@@ -451,7 +454,7 @@ def test_a_late_copy_of_a_kept_file_is_looked_for_one_day(tmp_path: Path) -> Non
 def test_a_record_of_many_levels_is_proposed_as_text(depth: int) -> None:
     """Of a sample of a topic: it stops no `init` and no `fit`."""
     value = b'{"a":' * depth + b"1" + b"}" * depth
-    found = sampled_columns.of_objects([value, b'{"b":1}'])
+    found = sampled_columns.columns_of_objects([value, b'{"b":1}'])
     assert found[-1] == schema.Field("b", schema.Type("bigint"))
 
 

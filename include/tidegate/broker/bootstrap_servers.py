@@ -18,7 +18,7 @@ _TOGETHER = 0.05  # seconds after the first for others that are as near
 _BACKOFF_MS = 250
 
 
-def addresses(kafka: KafkaSettings) -> list[Address]:
+def parse_addresses(kafka: KafkaSettings) -> list[Address]:
     """Return the hosts and ports of `bootstrap.servers`."""
     found = []
     for each in filter(None, map(str.strip, kafka.bootstrap_servers.split(","))):
@@ -27,7 +27,7 @@ def addresses(kafka: KafkaSettings) -> list[Address]:
     return found
 
 
-def arguments(kafka: KafkaSettings) -> dict[str, Any]:
+def bootstrap_arguments(kafka: KafkaSettings) -> dict[str, Any]:
     """Return the arguments of a kafka-python client by which it finds a broker.
 
     It draws one address after another. Without limits a silent address would take all of the time,
@@ -36,7 +36,7 @@ def arguments(kafka: KafkaSettings) -> dict[str, Any]:
     return {
         "bootstrap_servers": ",".join(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            for host, port in _alive(addresses(kafka))
+            for host, port in _alive(parse_addresses(kafka))
         ),
         "bootstrap_timeout_ms": TIMEOUT_MS,
         "reconnect_backoff_max_ms": _BACKOFF_MS,

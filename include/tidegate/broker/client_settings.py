@@ -56,7 +56,7 @@ class KafkaSettings:
     """Seconds between such tries."""
 
     def __post_init__(self) -> None:
-        given = checked(self.connection, self.extra)
+        given = normalise_settings(self.connection, self.extra)
         if ignored := sorted(given.keys() - {*NAMES, *security.NAMES}):
             logger.info("connection %s: settings that are not used: %s", self.connection, ignored)
         object.__setattr__(self, "extra", given)
@@ -110,7 +110,7 @@ class KafkaSettings:
         if not self.extra.get("security.protocol", "").endswith("SSL"):
             return None
         with self._unusable():
-            return tls.context(self.extra)
+            return tls.make_context(self.extra)
 
     def unchecked_context(self) -> ssl.SSLContext | None:
         """Return a context that accepts any broker, for a connection that sends nothing.
@@ -120,7 +120,7 @@ class KafkaSettings:
         if not self.ssl_context:
             return None
         with self._unusable():
-            context = tls.context(self.extra)
+            context = tls.make_context(self.extra)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
@@ -190,7 +190,7 @@ def options_of(extra: Mapping[str, Any]) -> dict[str, str]:
     return {"kafka.request.timeout.ms": str(timeout)} if timeout else {}
 
 
-def checked(connection: str, extra: Any, *, here: bool = True) -> dict[str, Any]:
+def normalise_settings(connection: str, extra: Any, *, here: bool = True) -> dict[str, Any]:
     """Return a connection's settings in their usual form, without empty ones.
 
     Raises ConfigurationError with all complaints. Without `here`, nothing on this machine is looked
@@ -224,7 +224,7 @@ def checked(connection: str, extra: Any, *, here: bool = True) -> dict[str, Any]
     return given
 
 
-def described(form: Mapping[str, str | None]) -> str:
+def describe_connection(form: Mapping[str, str | None]) -> str:
     """Return the text of a connection's `to_json`."""
     return (
         f"Kafka at {form['bootstrap_servers']} ({form['connection']}): {form['protocol']}, "

@@ -102,7 +102,7 @@ class Cluster:
                 **{
                     "request_timeout_ms": TIMEOUT_MS,
                     **settings.for_python(),
-                    **bootstrap_servers.arguments(settings),
+                    **bootstrap_servers.bootstrap_arguments(settings),
                 }
             )
         self.admin._manager = PatientConnections(self.admin._manager)

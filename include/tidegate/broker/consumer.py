@@ -25,7 +25,7 @@ _POLL_MS = 200
 
 
 @contextmanager
-def reading(settings: KafkaSettings, *, patience: float = 30.0) -> Iterator[Reader]:
+def open_reader(settings: KafkaSettings, *, patience: float = 30.0) -> Iterator[Reader]:
     """Give a reader with one consumer for each isolation.
 
     It raises BrokerError after `patience` seconds without progress. Expired offsets are passed
@@ -52,7 +52,7 @@ def _record(of: Any) -> Record:
     return Record(of.offset, of.key, of.value, of.timestamp, of.timestamp_type, headers)
 
 
-def probe(
+def probe_holes(
     settings: KafkaSettings, holes: Iterable[OffsetRange], isolation: str, *, patience: float = 10.0
 ) -> list[Probe]:
     """Return what is in each hole. BrokerError if a consumer makes no progress.
@@ -118,7 +118,7 @@ def _consumer(settings: KafkaSettings, isolation: str, **options: Any) -> Iterat
                 "auto_offset_reset": "earliest",
                 **options,
                 **settings.for_python(),
-                **bootstrap_servers.arguments(settings),
+                **bootstrap_servers.bootstrap_arguments(settings),
             },
             isolation_level=isolation,
             enable_auto_commit=False,

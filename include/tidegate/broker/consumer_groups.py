@@ -19,7 +19,7 @@ from tidegate.errors import BrokerError
 _LEAST = 3  # tries
 
 
-def committed_offsets(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
+def read_group_offsets(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
     """Return a group's committed offsets, by topic and partition. None of an unknown group.
 
     Tried three times at least: a fresh broker answers the first request about any group with "not

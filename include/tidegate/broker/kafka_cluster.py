@@ -71,10 +71,10 @@ class KafkaCluster(KafkaSettings):
             return cluster.offsets_since(times)
 
     def probe(self, holes: Iterable[OffsetRange], isolation: str) -> list[Probe]:
-        return consumer.probe(self, holes, isolation)
+        return consumer.probe_holes(self, holes, isolation)
 
     def reading(self) -> AbstractContextManager[Reader]:
-        return consumer.reading(self)
+        return consumer.open_reader(self)
 
     def unreadable(
         self,
@@ -87,7 +87,7 @@ class KafkaCluster(KafkaSettings):
         return unreadable.scan_unreadable(self, ranges, isolation, too_late, first_only=first_only)
 
     def expiries(self, ranges: Iterable[OffsetRange], isolation: str) -> dict[tuple[str, int], int]:
-        return retention.expiries(self, ranges, isolation)
+        return retention.earliest_expiries(self, ranges, isolation)
 
     def epoch_ends(self, epochs: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         return leader_epochs.epoch_ends(self, epochs)
@@ -103,7 +103,7 @@ class KafkaCluster(KafkaSettings):
         return sampling.largest_mean_size(self, ranges, isolation)
 
     def committed(self, group: str) -> dict[str, dict[int, int]]:
-        return consumer_groups.committed_offsets(self, group)
+        return consumer_groups.read_group_offsets(self, group)
 
     def commit(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
         consumer_groups.commit_offsets(self, group, offsets)

@@ -158,7 +158,7 @@ def _extensions(given: Mapping[str, Any]) -> dict[str, str]:
 def trust_token_endpoint(given: Mapping[str, Any]) -> ssl.SSLContext:
     """Return what the token endpoint is checked with: `https.ca`, or the connection's own CA."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    tls.trust(context, given, _ca_name(given))
+    tls.trust_authority(context, given, _ca_name(given))
     return context
 
 

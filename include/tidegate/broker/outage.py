@@ -41,7 +41,7 @@ class BrokerWatch:
 
     def __init__(self, kafka: KafkaSettings, stop: Callable[[], object]) -> None:
         self._kafka, self._stop = kafka, stop
-        self._addresses = Addresses(bootstrap_servers.addresses(kafka))
+        self._addresses = Addresses(bootstrap_servers.parse_addresses(kafka))
         self._tls = kafka.unchecked_context()
         self._ended = threading.Event()
         self._stopped = False
@@ -59,7 +59,7 @@ class BrokerWatch:
         if self._stopped:
             return f"no broker has answered for {PATIENCE:.0f} s, and Spark was stopped"
         self._addresses.resolve()
-        if not answers(self._addresses.known, tls=self._tls, patience=LAST_WAIT):
+        if not is_answered(self._addresses.known, tls=self._tls, patience=LAST_WAIT):
             return "no broker answers, and Spark has failed"
         return None
 
@@ -76,15 +76,15 @@ class BrokerWatch:
 
     def _is_out(self) -> bool:
         known = self._addresses.known
-        if known and answers([random.choice(tuple(known))], tls=self._tls, patience=SHORT_WAIT):
+        if known and is_answered([random.choice(tuple(known))], tls=self._tls, patience=SHORT_WAIT):
             return False
-        if known and answers(known, tls=self._tls, patience=SHORT_WAIT):
+        if known and is_answered(known, tls=self._tls, patience=SHORT_WAIT):
             return False
         self._addresses.resolve()
-        if answers(known, tls=self._tls, patience=PATIENCE - 3 * SHORT_WAIT):
+        if is_answered(known, tls=self._tls, patience=PATIENCE - 3 * SHORT_WAIT):
             return False
         # This process may have been paused, and missed the answers: ask once more.
-        return not answers(known, tls=self._tls, patience=SHORT_WAIT)
+        return not is_answered(known, tls=self._tls, patience=SHORT_WAIT)
 
 
 class Addresses:
@@ -112,7 +112,9 @@ class Addresses:
         self._asked.discard(broker)
 
 
-def answers(brokers: Collection[Address], *, tls: ssl.SSLContext | None, patience: float) -> bool:
+def is_answered(
+    brokers: Collection[Address], *, tls: ssl.SSLContext | None, patience: float
+) -> bool:
     """Return whether one of the addresses answers within `patience` seconds.
 
     Those that are added meanwhile are asked, too.

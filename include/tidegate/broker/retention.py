@@ -36,7 +36,7 @@ class Retention:
         return self.ms if self.size is None else None
 
 
-def retentions(cluster: Cluster, topics: Iterable[str]) -> dict[str, Retention]:
+def read_retentions(cluster: Cluster, topics: Iterable[str]) -> dict[str, Retention]:
     """Return the retention of each topic; those without DESCRIBE_CONFIGS are missing.
 
     The broker answers with what applies: a topic's own settings, else its `log.retention.*`.
@@ -54,7 +54,7 @@ def _retention(policy: str, ms: str, size: str) -> Retention:
     return Retention(*(limit if limit >= 0 else None for limit in (int(ms), int(size))))
 
 
-def expiries(
+def earliest_expiries(
     settings: KafkaSettings, ranges: Iterable[OffsetRange], isolation: str, *, patience: float = 5.0
 ) -> dict[tuple[str, int], int]:
     """Return the earliest time at which the first record of a range may expire, in epoch ms.
@@ -71,7 +71,7 @@ def expiries(
         return {}
     try:
         with Cluster(settings) as cluster:
-            by_topic = retentions(cluster, {topic for topic, _ in starts})
+            by_topic = read_retentions(cluster, {topic for topic, _ in starts})
         lifetimes = {t: ms for t, each in by_topic.items() if (ms := each.lifetime_ms) is not None}
         starts = {key: offset for key, offset in starts.items() if key[0] in lifetimes}
         written = first_timestamps(settings, starts, isolation, patience)

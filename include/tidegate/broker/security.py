@@ -144,7 +144,7 @@ def login(given: Mapping[str, Any]) -> str | None:
     parts = []
     if mechanism := mechanism_of(given):
         parts.append(f"{mechanism.name} {mechanism.identity(given)}")
-    if subject := tls.subject(given):
+    if subject := tls.certificate_subject(given):
         parts.append(f"certificate {subject}")
     if delegation_token.is_on(given):
         parts.append("Spark with a delegation token")

@@ -80,7 +80,7 @@ def unusable(given: Mapping[str, Any]) -> list[str]:
     if complaints(given):
         return wrong
     try:
-        trust(_empty(), given, "ssl.ca")
+        trust_authority(_empty(), given, "ssl.ca")
     except Unusable as error:
         wrong += error.args
     try:
@@ -90,7 +90,7 @@ def unusable(given: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
-def subject(given: Mapping[str, Any]) -> str | None:
+def certificate_subject(given: Mapping[str, Any]) -> str | None:
     """Return whom the client's certificate names, like `CN=alice`. None without a usable one."""
     try:
         identity = _identity(given)
@@ -99,13 +99,13 @@ def subject(given: Mapping[str, Any]) -> str | None:
     return identity.chain[0].subject.rfc4514_string() if identity else None
 
 
-def context(given: Mapping[str, str]) -> ssl.SSLContext:
+def make_context(given: Mapping[str, str]) -> ssl.SSLContext:
     """Return what a client of this connection needs for TLS. Nothing is written to a disk.
 
     Raises Unusable.
     """
     made = _empty()
-    trust(made, given, "ssl.ca")
+    trust_authority(made, given, "ssl.ca")
     if identity := _identity(given):
         _present(made, identity, _where(given, "ssl.certificate"))
     if given.get(_HOST_CHECK, "").lower() == "none":
@@ -151,7 +151,7 @@ def ca_file(given: Mapping[str, str], files: PrivateFiles, name: str) -> str | N
     return files.add(".pem", text.encode())
 
 
-def trust(context: ssl.SSLContext, given: Mapping[str, Any], name: str) -> None:
+def trust_authority(context: ssl.SSLContext, given: Mapping[str, Any], name: str) -> None:
     """Trust the CA that the settings `name`.location or `name`.pem give, else the system's.
 
     Raises Unusable.

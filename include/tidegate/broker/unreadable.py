@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.consumer import reading
+from tidegate.broker.consumer import open_reader
 from tidegate.core.cluster_answers import Reader
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.unreadable_records import Scan, Unreadable, is_readable, scanned
+from tidegate.core.unreadable_records import Scan, Unreadable, is_readable, range_to_scan
 from tidegate.errors import TidegateError
 
 MOST_OFFSETS = 5_000_000
@@ -37,11 +37,11 @@ def scan_unreadable(
     parts = {
         r: part
         for r in ranges
-        if (part := scanned(r, too_late.get(r.topic, {}).get(r.partition))) is not None
+        if (part := range_to_scan(r, too_late.get(r.topic, {}).get(r.partition))) is not None
     }
     if not parts:
         return {}
-    with reading(settings) as read:
+    with open_reader(settings) as read:
         return {r: _scan(read, part, isolation, first_only) for r, part in parts.items()}
 
 

@@ -16,7 +16,7 @@ import typer
 from tidegate.cli import render_settings
 from tidegate.cli.console import Json, answer, note, say
 from tidegate.core.decoding import Decoder
-from tidegate.core.printable import printable
+from tidegate.core.printable import escape_text
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.pipelines import pipeline_files as pipeline_files
@@ -24,7 +24,7 @@ from tidegate.pipelines import scaffold
 from tidegate.pipelines.spec import Ingest
 from tidegate.pipelines.value_types import is_pipeline_name, pipeline_name
 from tidegate.pipelines.yaml_reader import BadFile
-from tidegate.settings.table import TABLE, named
+from tidegate.settings.table import TABLE, find_settings
 from tidegate.spark.formats import FileFormatName
 
 app = typer.Typer()
@@ -47,7 +47,7 @@ def settings(
     else:
         from tidegate.broker.connection_fields import fields
 
-        found = render_settings.settings_document(named(name, fields()))
+        found = render_settings.settings_document(find_settings(name, fields()))
         answer(found, render_settings.print_named, as_json=as_json)
 
 
@@ -62,7 +62,7 @@ def validate(
     """Check pipeline files without network: all complaints at once. Exit 2 if there are any."""
     paths = [_named(path) for path in files or ()] or pipeline_files.pipeline_paths()
     if not paths:
-        where = pipeline_files.directory()
+        where = pipeline_files.pipelines_directory()
         raise ConfigurationError(
             f"there are no pipeline files in {where}; write one by `tidegate init`"
         )
@@ -83,10 +83,10 @@ def _validated(path: Path) -> dict[str, Any]:
     try:
         found = pipeline_files.examine_file(path)
     except BadFile as error:
-        return {"file": printable(str(path)), "complaints": [str(error)], "notices": []}
+        return {"file": escape_text(str(path)), "complaints": [str(error)], "notices": []}
     unset = (f"{each}: not checked" for each in found.unset)
     return {
-        "file": printable(str(path)),
+        "file": escape_text(str(path)),
         "complaints": list(found.complaints),
         "notices": [*unset, *(found.spec.notices if found.spec else ())],
     }
@@ -107,7 +107,7 @@ def schema(
             output.write_text(f"{text}\n")
         except OSError as error:
             raise _unwritten(output, error) from None
-        note(f"wrote {printable(str(output))}")
+        note(f"wrote {escape_text(str(output))}")
 
 
 class Kind(enum.StrEnum):
@@ -191,7 +191,7 @@ def init(
         from tidegate.spark import formats
 
         is_known = source and file_format in get_args(formats.FileFormatName)
-        files = formats.of_files(str(file_format)) if is_known else None
+        files = formats.format_of_files(str(file_format)) if is_known else None
         columns = columns_below(str(source), files, STORES) if files else None
         text = scaffold.egress_text(
             name, str(source), str(file_format), topics[0], lake, kafka, columns
@@ -203,11 +203,11 @@ def init(
 
 def _proposed(name: str, text: str) -> dict[str, Decoder]:
     """Return decoders for the topics of a pipeline file, if its Kafka can be asked."""
-    spec = pipeline_files.examined(text, name, os.environ).spec
+    spec = pipeline_files.examine_text(text, name, os.environ).spec
     if not isinstance(spec, Ingest):
         return {}
     from tidegate.orchestration import command_connections
-    from tidegate.samples.proposed_decoder import proposed
+    from tidegate.samples.proposed_decoder import propose_decoders
 
     try:
         kafka = command_connections.kafka(spec)
@@ -215,7 +215,7 @@ def _proposed(name: str, text: str) -> dict[str, Decoder]:
         return {}  # it is not defined yet
     note(f"a sample of {', '.join(spec.topics)} from {kafka.cluster}")
     try:
-        found = proposed(spec, kafka, spec.topics)
+        found = propose_decoders(spec, kafka, spec.topics)
     except TidegateError as error:
         note(f"no columns are proposed: {error}", "yellow")
         return {}
@@ -246,9 +246,9 @@ def _check_new(name: str) -> None:
     try:
         pipeline_name(name)
     except ValueError as error:
-        text = f"nothing was written:\n  - name: {printable(repr(name))}: {error}"
+        text = f"nothing was written:\n  - name: {escape_text(repr(name))}: {error}"
         raise ConfigurationError(text) from None
-    place = pipeline_files.directory()
+    place = pipeline_files.pipelines_directory()
     if path := next(
         (p for e in pipeline_files.ENDINGS if (p := place / f"{name}{e}").exists()), None
     ):
@@ -257,11 +257,11 @@ def _check_new(name: str) -> None:
 
 def _write(name: str, text: str) -> None:
     """Write a new pipeline file, and the schema beside it unless there is one."""
-    found = pipeline_files.examined(text, name, os.environ)
+    found = pipeline_files.examine_text(text, name, os.environ)
     if found.complaints:
         listed = "\n".join(f"  - {each}" for each in found.complaints)
         raise ConfigurationError(f"nothing was written:\n{listed}")
-    path = pipeline_files.directory() / f"{name}.yaml"
+    path = pipeline_files.pipelines_directory() / f"{name}.yaml"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -285,4 +285,4 @@ def _create(path: Path, text: str) -> None:
 
 
 def _unwritten(path: Path, error: OSError) -> ConfigurationError:
-    return ConfigurationError(f"{printable(str(path))} was not written: {error.strerror}")
+    return ConfigurationError(f"{escape_text(str(path))} was not written: {error.strerror}")

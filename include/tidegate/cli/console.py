@@ -13,7 +13,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from tidegate.core import json_codec
 from tidegate.core.wording import duration
 from tidegate.errors import TidegateError
 
@@ -75,10 +74,10 @@ def note(text: str, style: str | None = None) -> None:
 
 def _printable(text: str | Text) -> str | Text:
     """Return a text without the control characters that values, reasons and errors may have."""
-    from tidegate.core.printable import CONTROL, printable
+    from tidegate.core.printable import CONTROL, escape_text
 
     if isinstance(text, str):
-        return printable(text)
+        return escape_text(text)
     if CONTROL.search(text.plain):
         text = text.copy()
         text.plain = CONTROL.sub(
@@ -105,7 +104,7 @@ def say_columns(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         say(Text(f"  {'  '.join(cells)}".rstrip(), style="" if n else "bold"))
 
 
-def until(time: str | None) -> str:
+def time_until(time: str | None) -> str:
     """Return how far away an ISO time is: `in 6d 23h`, `now` if it has passed. Empty for None."""
     if time is None:
         return ""
@@ -124,14 +123,14 @@ def now() -> datetime:
 
 def bold(name: str, text: str = "") -> Text:
     """Return a name in bold, and the text that follows it."""
-    from tidegate.core.printable import printable
+    from tidegate.core.printable import escape_text
 
-    return Text.assemble((printable(name), "bold"), printable(text))
+    return Text.assemble((escape_text(name), "bold"), escape_text(text))
 
 
 def as_form(document: Any) -> Any:
     """Return a document in its JSON form."""
-    return document.to_json() if isinstance(document, json_codec.Document) else document
+    return document.to_json() if hasattr(document, "to_json") else document
 
 
 def answer(document: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
@@ -155,6 +154,6 @@ def exit_code(error: Exception) -> int:
     return error.exit_code if isinstance(error, TidegateError) else 1
 
 
-def worst(*codes: int) -> int:
+def worst_exit_code(*codes: int) -> int:
     """Return the most severe of the exit codes of several pipelines."""
     return max(codes, key=_SEVERITY.index)

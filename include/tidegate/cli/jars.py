@@ -31,11 +31,11 @@ def fetch(
     from tidegate.launch import jars, job_zip, spark_jars
     from tidegate.launch.spark_submit import ensure_archive
 
-    names = spark_jars.locks(spark) if spark else [*jars.OF_SPARK]
+    names = spark_jars.locks_of(spark) if spark else [*jars.OF_SPARK]
     names += [jars.OF_THE_BROKER] if with_broker else []
     with jars.cache_errors():
-        files = {file.name for name in names for file in jars.ensure(name, spark)}
-    job_zip.build()  # a run may be another user's, who may not write there
+        files = {file.name for name in names for file in jars.ensure_jars(name, spark)}
+    job_zip.build_zip()  # a run may be another user's, who may not write there
     archive = None if no_archive or spark else ensure_archive(note)
     found = {
         "format": 1,

@@ -19,7 +19,7 @@ from tidegate.cli.console import (
     error_form,
     note,
     say,
-    worst,
+    worst_exit_code,
 )
 from tidegate.cli.render import print_each
 from tidegate.core.wording import counted
@@ -206,8 +206,8 @@ def _run_step(
     if pipeline:
         load = pipeline_files.load_named if "egress" in step.kinds else pipeline_files.load_ingest
         answer(do(load(pipeline)), show, as_json=as_json)
-        return documents, worst(0, *problems)
+        return documents, worst_exit_code(0, *problems)
     code = print_each(
         flows.for_each(pipeline_files.pipeline_names(), do, step.kinds), show, as_json=as_json
     )
-    return documents, worst(code, *problems)
+    return documents, worst_exit_code(code, *problems)

@@ -15,7 +15,7 @@ from tidegate.runs.steps import OnProgress, StepProgress
 
 
 @contextmanager
-def shown(doing: str) -> Iterator[OnProgress]:
+def show_progress(doing: str) -> Iterator[OnProgress]:
     """Show what is being done, its share, the time since its beginning and an estimate of the rest.
 
     Yields the function that is given each change. The display is removed at the end.

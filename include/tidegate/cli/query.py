@@ -27,7 +27,7 @@ from tidegate.cli.console import (
     say_columns,
 )
 from tidegate.cli.window_commands import Zone
-from tidegate.core.printable import CONTROL, printable, printable_name
+from tidegate.core.printable import CONTROL, escape_text, printable_name
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import pipeline_files
@@ -167,7 +167,7 @@ def _print_records(found: Document) -> None:
         say(bold(place, f"  {each['timestamp']} {each['timestamp_type']}"))
         say(f"  key    {_of_record(each['key'])}")
         for name, value in each["headers"]:
-            say(f"  header {printable(name)}: {_of_record(value)}")
+            say(f"  header {escape_text(name)}: {_of_record(value)}")
         value = each["value"]
         if value and (lines := _indented(value.get("text", ""))):
             out.print(JSONHighlighter()(lines), soft_wrap=True)
@@ -178,7 +178,7 @@ def _print_records(found: Document) -> None:
         for name, value in typed.items():
             say(f"  {printable_name(name).ljust(width)}  {_on_one_line(value)}", "cyan")
         if each.get("undecodable"):
-            say(f"  {printable(each['undecodable'])}", "yellow")
+            say(f"  {escape_text(each['undecodable'])}", "yellow")
     if not found["records"]:
         note("no records")
 
@@ -200,7 +200,7 @@ def _indented(text: str) -> str | None:
 def _of_record(value: Mapping[str, str] | None) -> str:
     if value is None:
         return "null"
-    return printable(value["text"]) if "text" in value else f"hex {value['hex']}"
+    return escape_text(value["text"]) if "text" in value else f"hex {value['hex']}"
 
 
 def _print(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -249,4 +249,4 @@ def _on_one_line(value: Any) -> str:
     text = _text(value)
     for mark, name in (("\r", r"\r"), ("\n", r"\n"), ("\t", r"\t")):
         text = text.replace(mark, name)
-    return printable(text)
+    return escape_text(text)

@@ -19,7 +19,7 @@ from tidegate.cli.console import (
     note,
     say,
     say_columns,
-    worst,
+    worst_exit_code,
 )
 from tidegate.core.wording import counted
 
@@ -33,7 +33,7 @@ def print_each(results: Results, show: Callable[[Any], None], *, as_json: bool) 
     code, documents = 0, []
     for pipeline, result in results:
         if isinstance(result, Exception):
-            code = worst(code, exit_code(result))
+            code = worst_exit_code(code, exit_code(result))
             form = error_form(result)
             note(f"{pipeline}: {form['message']}", "red")
             documents.append({"format": 1, "pipeline": pipeline, "error": form})
@@ -52,6 +52,7 @@ class Printers(NamedTuple):
     plan: Callable[..., None]
     published: Callable[..., None]
     explained: Callable[[Any], None]
+    status: Callable[[Any], None]
 
 
 PRINTERS = {
@@ -59,23 +60,20 @@ PRINTERS = {
         render_ingest.print_plan,
         render_ingest.print_published,
         render_ingest.print_explained,
+        render_ingest.print_status,
     ),
     "egress": Printers(
         render_egress.print_plan,
         render_egress.print_published,
         render_egress.print_explained,
+        render_egress.print_status,
     ),
 }
 
 
 def print_status(state: IngestStatus | EgressStatus) -> None:
     """Print the status of a pipeline."""
-    from tidegate.egress.status import EgressStatus
-
-    if isinstance(state, EgressStatus):
-        render_egress.print_status(state)
-    else:
-        render_ingest.print_status(state)
+    PRINTERS[state.kind].status(state)
 
 
 def print_lake_files(listed: Iterable[Document]) -> None:

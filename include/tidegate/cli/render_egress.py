@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tidegate.broker.client_settings import described
+from tidegate.broker.client_settings import describe_connection
 from tidegate.cli.console import Document, bold, note, say
 from tidegate.cli.render_ingest import print_last_entry, print_settings
 from tidegate.core.wording import counted, duration
@@ -92,8 +92,8 @@ def print_explained(explained: EgressExplained) -> None:
         say(f"first: the open claim of plan {first.plan_id}, whose sender is {state}")
     say(bold(explained.pipeline, f" ({explained.lane}): would send {_work(explained)}"))
     if explained.source_kafka:
-        say(f"  source: the lake of {described(explained.source_kafka)}")
-    say(f"  target: {described(explained.kafka)}")
+        say(f"  source: the lake of {describe_connection(explained.source_kafka)}")
+    say(f"  target: {describe_connection(explained.kafka)}")
     for topic, each in explained.target.items():
         made = "" if each.topic_id else ", made by the run"
         say(f"  to {topic}: {counted(each.partitions, 'partition')}{made}")

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.broker.client_settings import described
-from tidegate.cli.console import bold, note, say, say_columns, time_since, until
-from tidegate.core.offsets import bounds
+from tidegate.broker.client_settings import describe_connection
+from tidegate.cli.console import bold, note, say, say_columns, time_since, time_until
+from tidegate.core.offsets import window_bounds
 from tidegate.core.wording import counted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST = 20
 """Lines of one kind that a run prints; of more it prints only the number."""
 
 
-def number(n: int | None) -> str:
+def format_number(n: int | None) -> str:
     """Return a number with thousands separators; `-` for None."""
     return "-" if n is None else f"{n:,}"
 
@@ -31,7 +31,7 @@ def number(n: int | None) -> str:
 def print_plan(frozen: Frozen, *, known: bool) -> None:
     """Print a run's plan, and the offset ranges of its partitions."""
     note(f"{'known ' if known else ''}{frozen}")
-    starts, ends = bounds(frozen.plan.chunks)
+    starts, ends = window_bounds(frozen.plan.chunks)
     parts = [
         f"  {topic}-{p} [{start:,}, {ends[topic][p]:,})"
         for topic in sorted(starts)
@@ -132,13 +132,19 @@ def print_explained(explained: IngestExplained) -> None:
             parts.append(counted(explained.splits, "task"))
             parts.append(counted(explained.files, "file"))
     say(bold(name, f" ({lane}): {', '.join(parts)}"))
-    say(f"from {described(explained.kafka)}")
+    say(f"from {describe_connection(explained.kafka)}")
     if explained.later:
         say(f"left to later runs: {counted(explained.later, 'record')}")
     for topic, of_topic in explained.topics.items():
         say(bold(topic))
         reads = [
-            (str(p), f"{end - start:,}", f"{start:,}", f"{end:,}", until(each.expires_at) or "-")
+            (
+                str(p),
+                f"{end - start:,}",
+                f"{start:,}",
+                f"{end:,}",
+                time_until(each.expires_at) or "-",
+            )
             for p, each in of_topic.partitions.items()
             for start, end in each.ranges
         ]
@@ -147,7 +153,10 @@ def print_explained(explained: IngestExplained) -> None:
         say_columns(
             (">partition", ">cursor", ">then", ">log start", ">end"),
             [
-                (str(p), *map(number, (each.cursor, each.cursor_after, each.log_start, each.end)))
+                (
+                    str(p),
+                    *map(format_number, (each.cursor, each.cursor_after, each.log_start, each.end)),
+                )
                 for p, each in of_topic.partitions.items()
             ],
         )
@@ -181,7 +190,7 @@ def print_status(state: IngestStatus) -> None:
     for topic, of_topic in state.topics.items():
         say(bold(topic, f"  {of_topic.topic_id or 'not read yet'}"))
         rows = [
-            (str(p), *map(number, (at.origin, at.cursor, at.log_start, at.end, at.lag)))
+            (str(p), *map(format_number, (at.origin, at.cursor, at.log_start, at.end, at.lag)))
             for p, at in of_topic.partitions.items()
         ]
         if rows:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.cli.console import Document, bold, say
 from tidegate.core.wording import counted
-from tidegate.settings.setting import Answer, Place, Setting, values
+from tidegate.settings.setting import Answer, Place, Setting, describe_values
 
 
 def settings_document(settings: Iterable[Setting]) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def settings_document(settings: Iterable[Setting]) -> dict[str, Any]:
             "name": each.name,
             "place": each.place,
             "answer": each.answer,
-            "values": values(each.check) or None,
+            "values": describe_values(each.check) or None,
             "becomes": each.becomes,
             "default": each.default,
             "outside_default": each.outside,

@@ -104,7 +104,7 @@ def _carry_out(run: Run | EgressRun, run_id: str | None, *, replan: bool, as_jso
     note(f"planning: {run.kafka.cluster}, lake {run.spec.lake}")
     ended: list[Any] = []  # also of a run that fails
     try:
-        with progress.shown("planning") as on_progress:
+        with progress.show_progress("planning") as on_progress:
             published = flow.run_all(
                 run,
                 spark,

@@ -19,7 +19,7 @@ from tidegate.cli.console import (
     bold,
     note,
     say,
-    until,
+    time_until,
 )
 from tidegate.cli.runs import carry_out, explain, new_run
 from tidegate.core.coverage import CoverageInterval, coverage_bar
@@ -84,12 +84,12 @@ def explain_run(
 
 
 def _explain_sample(spec: Ingest, most: int, *, as_json: bool) -> None:
-    from tidegate.samples.proposed_decoder import fit
+    from tidegate.samples.proposed_decoder import check_sample
 
     found = {
         "format": 1,
         "pipeline": spec.name,
-        "topics": fit(spec, kafka(spec), spark(spec), most),
+        "topics": check_sample(spec, kafka(spec), spark(spec), most),
     }
     answer(found, _print_sample, as_json=as_json)
 
@@ -135,7 +135,7 @@ def backfill_window(
     as_json: Json = False,
 ) -> None:
     """Ingest the offsets of a window that are not in the lake. Live runs are not affected."""
-    from tidegate.runs.requested_windows import absolute_edge, parsed_ranges
+    from tidegate.runs.requested_windows import absolute_edge, parse_ranges
     from tidegate.runs.topics import choose_topic
 
     spec = pipeline_files.load_ingest(pipeline)
@@ -144,7 +144,7 @@ def backfill_window(
         partitions=_numbers(partitions),
         start=absolute_edge(start, zone),
         end=absolute_edge(end, zone),
-        ranges=parsed_ranges(ranges or ()),
+        ranges=parse_ranges(ranges or ()),
         fill_gaps=fill_gaps,
         chunk_size=chunk_size,
     )
@@ -209,10 +209,10 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 @app.command("coverage")
 def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
     """Show every offset: covered (live, backfill, replay), skipped, expired or unseen."""
-    from tidegate.ingest.topic_coverage import coverage
+    from tidegate.ingest.topic_coverage import read_coverage
 
     spec = pipeline_files.load_ingest(pipeline)
-    answer(coverage(spec, flows.store(spec), kafka(spec)), _print_coverage, as_json=as_json)
+    answer(read_coverage(spec, flows.store(spec), kafka(spec)), _print_coverage, as_json=as_json)
 
 
 def _print_coverage(document: Document) -> None:
@@ -237,7 +237,7 @@ def _print_intervals(intervals: Sequence[CoverageInterval], expires_at: str | No
     for text, i in zip(ranges, intervals, strict=True):
         expiry = ""
         if i.state == "unseen" and expires_at:
-            expiry, expires_at = f", expires {until(expires_at)}", None
+            expiry, expires_at = f", expires {time_until(expires_at)}", None
         say(f"  {text:{width}}  {_state(i)}{expiry}")
 
 

@@ -14,7 +14,7 @@ from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.offsets import OffsetRange
 
 
-def collect(
+def collect_offsets(
     window: Iterable[OffsetRange], staged: Iterable[tuple[LakeFile, Contents]]
 ) -> tuple[OffsetSets, list[str]]:
     """Return all offsets of an attempt's files by (topic, partition), and what is wrong.
@@ -48,7 +48,9 @@ def collect(
     return OffsetSets(found), wrong
 
 
-def holes(window: Iterable[OffsetRange], found: OffsetSets) -> dict[OffsetRange, list[OffsetRange]]:
+def find_holes(
+    window: Iterable[OffsetRange], found: OffsetSets
+) -> dict[OffsetRange, list[OffsetRange]]:
     """Return the holes of each range that has any, by the offsets of its rows."""
     missing = {
         r: r.parts(found[r.topic, r.partition].missing(r.start, r.end))
@@ -70,6 +72,6 @@ def choose_probes(
     return (*by_length[:longest], *sorted(sample))
 
 
-def expired_part(hole: OffsetRange, log_start: int) -> bool:
+def has_expired_part(hole: OffsetRange, log_start: int) -> bool:
     """Return whether a part of a hole is below the log start: it cannot be proven empty."""
     return hole.start < min(hole.end, log_start)

@@ -20,7 +20,7 @@ class Boundary(Document):
     offsets: Annotated[Mapping[int, int], Name("partitions")]
 
 
-def clamped(
+def clamp_boundary(
     offsets: Mapping[int, int], below: Boundary | None, above: Boundary | None
 ) -> dict[int, int]:
     """Return a new boundary's offsets, limited by those of an earlier and a later boundary.
@@ -35,6 +35,6 @@ def clamped(
     }
 
 
-def milliseconds(moment: datetime) -> int:
+def to_milliseconds(moment: datetime) -> int:
     """Return a time as ms since the epoch, rounded down."""
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -112,14 +112,14 @@ def _encoded(commit: Commit) -> bytes:
     return canonical.encode(commit.to_json())
 
 
-def lines(fold: Fold) -> bytes:
+def commit_lines(fold: Fold) -> bytes:
     """Return the live commits, in the order of their numbers."""
     live = fold.live
     read = live.encoded if isinstance(live, LiveCommits) else lambda n: _encoded(live[n])
     return b"\n".join(map(read, sorted(live)))
 
 
-def head(fold: Fold) -> dict[str, Any]:
+def fold_head(fold: Fold) -> dict[str, Any]:
     """Return the fold without the content of its live commits."""
     return {name: form.write(getattr(fold, name)) for name, form in FORMS.items()}
 

@@ -11,7 +11,7 @@ from tidegate.core.offsets import OffsetRange, Window
 NO_URGENCY: Mapping[tuple[str, int], int] = {}
 
 
-def chunked(
+def cut_chunks(
     ranges: Iterable[OffsetRange],
     max_records: int,
     urgency: Mapping[tuple[str, int], int] = NO_URGENCY,

@@ -44,7 +44,7 @@ class Partition:
     producers: tuple[Producer, ...]
 
 
-def proven(
+def proven_rows(
     before: Mapping[Place, Partition],
     after: Mapping[Place, Partition],
     wanted: Mapping[Place, int] | int,

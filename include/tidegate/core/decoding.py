@@ -73,7 +73,7 @@ class Decoding(StoredDocument):
         found, seen = [], set[str]()
         for column, decoder in self.decoders.items():
             for field in decoder.columns:
-                name = schema.folded(field.name)
+                name = schema.fold_name(field.name)
                 if name in _OURS:
                     found.append(
                         f"{column}: the lake has a column {field.name} of its own: give a `prefix`"
@@ -89,7 +89,7 @@ def decoding_of_topic(declared: Mapping[str, Decoding], topic: str) -> Decoding 
     return declared.get(topic) or declared.get(ANY_TOPIC)
 
 
-def changes(old: Decoding, new: Decoding | None) -> list[str]:
+def decoding_changes(old: Decoding, new: Decoding | None) -> list[str]:
     """Return why rows of `new` cannot stand beside rows of `old`. Nothing if they can."""
     if new is None:
         return ["its records were decoded, and no longer are: keep `decode` for it"]
@@ -108,11 +108,11 @@ def changes(old: Decoding, new: Decoding | None) -> list[str]:
 
 def contradictions(old: Decoding, new: Decoding) -> list[str]:
     """Return why rows of two decodings cannot stand side by side, whichever is first."""
-    found = changes(old, new)
-    return found if found and changes(new, old) else []
+    found = decoding_changes(old, new)
+    return found if found and decoding_changes(new, old) else []
 
 
-def in_plan(decodings: Mapping[str, Decoding]) -> list[dict[str, Any]]:
+def group_decodings(decodings: Mapping[str, Decoding]) -> list[dict[str, Any]]:
     """Return how a plan has the decodings of its topics: each once, with its topics."""
     topics: dict[str, list[str]] = {}
     for topic, each in sorted(decodings.items()):

@@ -85,11 +85,11 @@ def draft_live(
             draft.origins.append(Origin(topic, now.topic_id, origins))
         progress = known_progress(fold, now.topic_id, origins)
         excluded = set()
-        for problem in partition.of_partitions(topic, progress, now):
+        for problem in partition.partition_problems(topic, progress, now):
             p = problem.partition
             assert p is not None
             if problem.reason is Reason.UNREADABLE:
-                continue  # `unreadable_records.exclude` examines the drafted ranges
+                continue  # `unreadable_records.exclude_unreadable` examines the drafted ranges
             if problem.reason is Reason.EXPIRED and on_expired == "skip":
                 start, end = progress[p].cursor, now.watermarks[p].start
                 draft.gaps.append(Gap(topic, now.topic_id, p, start, end, Reason.EXPIRED, by))
@@ -117,7 +117,7 @@ def known_progress(fold: Fold, topic_id: str, origins: Mapping[int, int]) -> dic
     }
 
 
-def problems(fold: Fold, topic: str, now: TopicState) -> list[LeftOut]:
+def topic_problems(fold: Fold, topic: str, now: TopicState) -> list[LeftOut]:
     """Return what a live run would exclude of a topic now, or skip if it has expired."""
     if whole := partition.topic_problem(topic, fold.topic_ids.get(topic), now):
         return [whole]
@@ -126,7 +126,7 @@ def problems(fold: Fold, topic: str, now: TopicState) -> list[LeftOut]:
     # What `start` would say of partitions that begin now is not asked.
     begin = recorded is None or now.assigned is not None
     origins = {} if begin else new_origins(now.watermarks, recorded, {})
-    return [*partition.of_partitions(topic, known_progress(fold, now.topic_id, origins), now)]
+    return [*partition.partition_problems(topic, known_progress(fold, now.topic_id, origins), now)]
 
 
 def new_origins(
@@ -202,7 +202,7 @@ def draft_window(
             draft.left_out.append(LeftOut(r.topic, r.partition, Reason.TRUNCATED, numbers))
         unseen = missing.within(0, log_start).subtract(fold.skipped[key])
         if unseen and on_expired == "fail":
-            draft.left_out.append(partition.expired(r.topic, r.partition, unseen))
+            draft.left_out.append(partition.expired_problem(r.topic, r.partition, unseen))
         else:
             draft.gaps += [
                 Gap(r.topic, topic_id, r.partition, start, end, Reason.EXPIRED, by)

@@ -8,8 +8,8 @@ from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Re
 from tidegate.core.fold import REPLAY, RESEND, Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Columns
-from tidegate.core.source_root import overlap
-from tidegate.core.work import Sending, Standing, delivered, standing_of
+from tidegate.core.source_root import roots_overlap
+from tidegate.core.work import Sending, Standing, delivery_state, standing_of
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
 
 def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
     """Judge a claim: one plan at a time has a file or an offset, one sender a plan."""
-    state = delivered(fold, claim.plan_id)
+    state = delivery_state(fold, claim.plan_id)
     if state.commit is not None:
         return Adopt(state.commit)
     if state.sending is Sending.DECLARED:
@@ -130,7 +130,7 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
         if _differ(claim.cluster_id, other.cluster_id):
             return Refused(f"plan {other.plan_id} sends to cluster {other.cluster_id}")
     is_replay = claim.lane == REPLAY
-    if why := moved(
+    if why := moved_premises(
         fold,
         claim.cluster_id,
         None if is_replay else claim.root,
@@ -146,7 +146,7 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
         # Even disjoint ranges: two senders of one partition would mix its order.
         if both := claim.partitions & other.partitions:
             return Refused(f"plan {other.plan_id} sends of partition {min(both)[1]}")
-        if claim.root and other.root and overlap(claim.root, other.root):
+        if claim.root and other.root and roots_overlap(claim.root, other.root):
             return Refused(f"plan {other.plan_id} sends files below {other.root}")
         if _differ(claim.columns, other.columns):
             return Refused(f"plan {other.plan_id} decides the columns of Parquet files")
@@ -169,7 +169,7 @@ def _judge_commit(fold: Fold, commit: Commit) -> Verdict:
         return Adopt(fold.committed[key])
     if (*key, commit.attempt) in fold.abandoned:
         return Refused(f"attempt {commit.attempt} was abandoned")
-    if why := moved(fold, commit.cluster_id):
+    if why := moved_premises(fold, commit.cluster_id):
         return Moved(why)
     if standing is Standing.COVERED:
         return CoveredBy(fold.commits_over(window, commit.topic_ids))
@@ -193,7 +193,7 @@ def _differ(one: object, other: object) -> bool:
     return None not in (one, other) and one != other
 
 
-def moved(
+def moved_premises(
     fold: Fold,
     cluster_id: str | None,
     root: str | None = None,
@@ -205,7 +205,7 @@ def moved(
     if _differ(cluster_id, fold.cluster_id):
         return f"it is of cluster {cluster_id}, and the ledger of {fold.cluster_id}"
     for was in sorted(fold.roots):
-        if root and overlap(root, was):
+        if root and roots_overlap(root, was):
             return f"files were sent by their names below {was}, and it has them below {root}"
     if _differ(columns, fold.columns):
         return "its Parquet files have other columns than those that were sent first"

@@ -97,6 +97,6 @@ def location_complaint(path: str) -> str | None:
     return f"{name}:// is not supported; use a directory (/data, file:///data) or {examples}"
 
 
-def unsafe(url: str) -> list[str]:
+def unsafe_characters(url: str) -> list[str]:
     """Return the characters of a URL that obstore, Spark and pyarrow encode differently."""
     return sorted(set(re.findall(r"[\s%?#]", url)))

@@ -91,7 +91,9 @@ def parse_spark_offsets(text: str) -> dict[str, dict[int, int]]:
     return parsed
 
 
-def bounds(chunks: Iterable[Window]) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
+def window_bounds(
+    chunks: Iterable[Window],
+) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
     """Return the lowest start and the highest end per partition over all chunks."""
     starts: dict[str, dict[int, int]] = {}
     ends: dict[str, dict[int, int]] = {}

@@ -102,7 +102,7 @@ def parse_field(text: str) -> PartitionField:
     return PartitionField(transform, column)
 
 
-def normalised(partition_by: Iterable[str]) -> tuple[str, ...]:
+def normalise_partition_by(partition_by: Iterable[str]) -> tuple[str, ...]:
     """Return `partition_by` in one form for each meaning; ValueError as `parse`."""
     return tuple(each if each in DEFAULT else str(parse_field(each)) for each in partition_by)
 
@@ -162,7 +162,7 @@ def typed_directory(level: str) -> str:
     return f"{level} {'DATE' if is_date else 'STRING'}"
 
 
-def staged(path: str, fields: Sequence[PartitionField]) -> list[str] | None:
+def staged_directories(path: str, fields: Sequence[PartitionField]) -> list[str] | None:
     """Return the directories of a data file of an attempt, `topic=…` first, by its path there.
 
     None for what Spark has not written as one: committers leave files of their own.

@@ -131,7 +131,7 @@ def topic_problem(topic: str, known_id: str | None, now: TopicState) -> LeftOut 
     return None
 
 
-def of_partitions(
+def partition_problems(
     topic: str, progress: Mapping[int, Progress], now: TopicState
 ) -> Iterator[LeftOut]:
     """Yield the partitions that cannot be read from their cursors on, each with its first reason.
@@ -162,13 +162,13 @@ def _of_log(topic: str, partition: int, progress: Progress, now: TopicState) -> 
         return LeftOut(topic, partition, Reason.TRUNCATED, numbers)
     if cursor < marks.start:
         seen = progress.covered.union(progress.skipped)
-        return expired(topic, partition, seen.missing(cursor, marks.start))
+        return expired_problem(topic, partition, seen.missing(cursor, marks.start))
     if now.too_late.get(partition) == cursor:
         return LeftOut(topic, partition, Reason.UNREADABLE, {"offset": cursor})
     return None
 
 
-def expired(topic: str, partition: int, unseen: Intervals) -> LeftOut:
+def expired_problem(topic: str, partition: int, unseen: Intervals) -> LeftOut:
     """Return the exclusion of a partition whose `unseen` offsets were deleted."""
     start, end = unseen.spans[0][0], unseen.spans[-1][1]
     numbers = {"start": start, "end": end, "offsets": len(unseen)}
@@ -189,11 +189,11 @@ def range_problem(r: OffsetRange, topic_id: str, now: TopicState) -> LeftOut | N
         return LeftOut(r.topic, r.partition, Reason.TRUNCATED, numbers)
     if marks.start > r.start:
         gone = Intervals.of([(r.start, min(marks.start, r.end))])
-        return expired(r.topic, r.partition, gone)
+        return expired_problem(r.topic, r.partition, gone)
     return None
 
 
-def hanging(
+def hanging_problems(
     topic: str, watermarks: Mapping[int, Watermarks], open_since: Mapping[int, int], now: float
 ) -> Iterator[LeftOut]:
     """Yield the partitions behind a transaction that has been open for more than 15 minutes.
@@ -227,7 +227,7 @@ class Reader(Protocol):
     def key_of_topics(self) -> str: ...
 
 
-def fix(reader: Reader, excluded: LeftOut) -> str:
+def fix_for(reader: Reader, excluded: LeftOut) -> str:
     """Return what to do about an exclusion from a pipeline."""
     text = FIXES[excluded.reason]
     if is_skipped(reader, excluded):
@@ -263,10 +263,10 @@ class Problem(Document):
 
 def with_fix(reader: Reader, excluded: LeftOut) -> Problem:
     """Return an exclusion with its fix."""
-    return Problem(excluded, fix(reader, excluded))
+    return Problem(excluded, fix_for(reader, excluded))
 
 
-def in_words(excluded: Iterable[LeftOut]) -> Iterator[tuple[LeftOut, str]]:
+def describe_problems(excluded: Iterable[LeftOut]) -> Iterator[tuple[LeftOut, str]]:
     """Yield the first exclusion of each topic and reason, and a sentence for all of these."""
     alike: dict[tuple[str, Reason], list[LeftOut]] = {}
     for each in excluded:

@@ -7,14 +7,14 @@ import re
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def printable(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return a text with control characters, and bytes that are not UTF-8, as `\\x…` escapes."""
     return CONTROL.sub(_escaped, text)
 
 
 def printable_name(text: str) -> str:
     """Return a name as `printable` does, with tabs and line ends escaped too."""
-    return printable(text).replace("\t", "\\t").replace("\n", "\\n")
+    return escape_text(text).replace("\t", "\\t").replace("\n", "\\n")
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -37,7 +37,7 @@ def provenance_of(headers: Iterable[tuple[str, bytes | None]]) -> Provenance | N
     return Provenance(found[1], int(found[2]), int(found[3])) if found else None
 
 
-def names(
+def provenance_names(
     files: Sequence[SourceFile], window: Iterable[OffsetRange], topic_ids: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return what indexes stand for: the files of a plan, in its order, or the partitions of its

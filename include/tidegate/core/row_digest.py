@@ -16,6 +16,6 @@ from operator import xor
 _MASK = 0xFFFFFFFFFFFFFFFF
 
 
-def of_file(digests: Iterable[int]) -> str:
+def combine_digests(digests: Iterable[int]) -> str:
     """Return the digest of a file's rows as 16 hex digits. Their order does not matter."""
     return f"{reduce(xor, digests, 0) & _MASK:016x}"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from tidegate.core.schema import DEEPEST, Field, Fields, Type, widest
+from tidegate.core.schema import DEEPEST, Field, Fields, Type, widest_type
 
 _EXACT_DIGITS = 15  # a double keeps so many digits of a number
 _TIMESTAMP = re.compile(
@@ -21,7 +21,7 @@ _LARGE = Type("bigint", parts=(Field("no double keeps it", _STRING),))  # for th
 _NOTHING = Type("null")
 
 
-def of_objects(texts: Iterable[bytes | str], *, as_text: bool = False) -> Fields:
+def columns_of_objects(texts: Iterable[bytes | str], *, as_text: bool = False) -> Fields:
     """Return columns that fit texts of JSON. What is no object is ignored.
 
     A key that has values of two types is a STRING: their JSON. So is one with numbers that its type
@@ -38,16 +38,18 @@ def of_objects(texts: Iterable[bytes | str], *, as_text: bool = False) -> Fields
     return tuple(Field(name, _settled(kind)) for name, kind in found.parts)
 
 
-def extended(texts: Iterable[bytes | str], declared: Fields, unfit: Collection[str]) -> Fields:
+def extend_columns(
+    texts: Iterable[bytes | str], declared: Fields, unfit: Collection[str]
+) -> Fields:
     """Return declared columns and those that texts have beside them.
 
     Columns named in `unfit` are wider, if that makes the texts fit.
     """
-    sampled = {field.name.lower(): field for field in of_objects(texts)}
+    sampled = {field.name.lower(): field for field in columns_of_objects(texts)}
     found = []
     for name, kind in declared:
         seen = sampled.pop(name.lower(), None)
-        found.append(Field(name, widest(kind, seen.type) if seen and name in unfit else kind))
+        found.append(Field(name, widest_type(kind, seen.type) if seen and name in unfit else kind))
     return (*found, *sampled.values())
 
 

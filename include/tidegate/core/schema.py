@@ -45,7 +45,7 @@ class Type:
         if self.digits:
             return "DECIMAL({},{})".format(*self.digits)
         if self.name == "struct":
-            return f"STRUCT<{', '.join(f'{quoted(f.name)}: {f.type}' for f in self.parts)}>"
+            return f"STRUCT<{', '.join(f'{quote_name(f.name)}: {f.type}' for f in self.parts)}>"
         inner = ", ".join(str(part.type) for part in self.parts)
         return self.name.upper() + (f"<{inner}>" if inner else "")
 
@@ -57,7 +57,7 @@ class Field(NamedTuple):
     type: Type
 
     def __str__(self) -> str:
-        return f"{quoted(self.name)} {self.type}"
+        return f"{quote_name(self.name)} {self.type}"
 
 
 class SchemaError(ValueError):
@@ -67,7 +67,7 @@ class SchemaError(ValueError):
 Fields = tuple[Field, ...]
 
 
-def ddl(fields: Sequence[Field]) -> str:
+def render_ddl(fields: Sequence[Field]) -> str:
     """Return columns as Spark's DDL, which `parse` reads again."""
     return ", ".join(map(str, fields))
 
@@ -114,19 +114,19 @@ def column_changes(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
     return found
 
 
-def union(first: Fields, second: Fields) -> Fields:
+def merge_columns(first: Fields, second: Fields) -> Fields:
     """Return the columns of both, each with its wider type. SchemaError if none is wider."""
-    found = {folded(field.name): field for field in first}
+    found = {fold_name(field.name): field for field in first}
     for field in second:
-        name, kind = found.setdefault(folded(field.name), field)
+        name, kind = found.setdefault(fold_name(field.name), field)
         if name != field.name or not (_is_wider(kind, field.type) or _is_wider(field.type, kind)):
             raise SchemaError(f"column {name} {kind}, and {field}")
         if _is_wider(kind, field.type):
-            found[folded(name)] = field
+            found[fold_name(name)] = field
     return tuple(found.values())
 
 
-def widest(one: Type, other: Type) -> Type:
+def widest_type(one: Type, other: Type) -> Type:
     """Return the wider one of two types. The first if neither is wider."""
     return other if _is_wider(one, other) else one
 
@@ -141,7 +141,7 @@ def _is_wider(old: Type, new: Type) -> bool:
     return any(old.name in names and new.name in names[names.index(old.name) :] for names in _WIDER)
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name in a form that is equal for names that Spark takes for one.
 
     Java compares each character in capitals, and these in small letters: `ı` is `i`, and `σ` is
@@ -154,7 +154,7 @@ def folded(name: str) -> str:
     return "".join(other(other(c, str.upper), str.lower) for c in name.replace("\u0130", "i"))
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else "`{}`".format(name.replace("`", "``"))
 
 
@@ -181,11 +181,11 @@ class _Reader:
         names = set[str]()
         while True:
             name, at = self._name("a name of a column")
-            if folded(name) in names:
+            if fold_name(name) in names:
                 raise self.wrong(f"{name} stands twice (case does not matter)", at)
             if _NO_CHARACTER.search(name):
                 raise self.wrong(f"{name!r} has U+FDD0 or U+FDD1, which is no character", at)
-            names.add(folded(name))
+            names.add(fold_name(name))
             self._skip(":")
             found.append(Field(name, self._type()))
             self._comment()

@@ -114,7 +114,7 @@ class Root:
         return f"{self.native.rstrip('/')}/{name}"
 
 
-def overlap(one: str, other: str) -> bool:
+def roots_overlap(one: str, other: str) -> bool:
     """Return whether a root is above or below another one: files would have a name of each."""
     a, b = PurePosixPath(one), PurePosixPath(other)
     return a != b and (a.is_relative_to(b) or b.is_relative_to(a))

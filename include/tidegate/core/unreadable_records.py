@@ -47,7 +47,7 @@ def is_readable(timestamp: int) -> bool:
     return -LATEST_MS <= timestamp <= LATEST_MS
 
 
-def exclude(
+def exclude_unreadable(
     draft: Draft,
     scans: Mapping[OffsetRange, Scan],
     fold: Fold,
@@ -88,7 +88,7 @@ def exclude(
     draft.ranges = ranges
 
 
-def scanned(r: OffsetRange, first: int | None) -> OffsetRange | None:
+def range_to_scan(r: OffsetRange, first: int | None) -> OffsetRange | None:
     """Return the part of a range that may hold unreadable records.
 
     `first` is the first offset of the log, if any, whose timestamp is later than LATEST_MS.

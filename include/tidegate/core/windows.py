@@ -24,7 +24,7 @@ _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 _RANGE = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]+):([0-9]+)-([0-9]+)")
 
 
-def absolute(edge: str | None, zone: tzinfo, now: datetime) -> str | None:
+def anchor_edge(edge: str | None, zone: tzinfo, now: datetime) -> str | None:
     """Return an edge that means the same tomorrow, in any zone.
 
     A date is its midnight in `zone`, a time without a zone is one in `zone`, and `-1d`, `-6h` or

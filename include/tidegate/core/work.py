@@ -184,7 +184,7 @@ class Delivered(NamedTuple):
         return self.sending is Sending.RELEASED and set(self.ends) == {"nothing sent"}
 
 
-def delivered(fold: Fold, plan_id: str) -> Delivered:
+def delivery_state(fold: Fold, plan_id: str) -> Delivered:
     """Return how far an egress plan is sent."""
     commit, claim = fold.committed.get((plan_id, 0)), fold.claims.get(plan_id)
     ends = tuple(fold.released.get(plan_id, ()))

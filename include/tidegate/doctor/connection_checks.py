@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from tidegate.broker.client_settings import described
+from tidegate.broker.client_settings import describe_connection
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.doctor.check import Line, failure, ok
 from tidegate.errors import ConfigurationError, TidegateError
@@ -25,13 +25,13 @@ Found = TypeVar("Found")
 
 def report_connections(kafka: KafkaLookup, source: KafkaLookup | None) -> Iterator[Line]:
     """Report cluster, protocol and login: of the pipeline's Kafka, and of its source's lake."""
-    if settings := found(kafka):
-        yield ok("connection", described(settings.to_json()))
-    if source and (settings := found(source)):
-        yield ok("connection", f"source: the lake of {described(settings.to_json())}")
+    if settings := find_connection(kafka):
+        yield ok("connection", describe_connection(settings.to_json()))
+    if source and (settings := find_connection(source)):
+        yield ok("connection", f"source: the lake of {describe_connection(settings.to_json())}")
 
 
-def found(look_up: Callable[[], Found]) -> Found | None:
+def find_connection(look_up: Callable[[], Found]) -> Found | None:
     """Return a connection, or None.
 
     The error is that of the check of the broker or of Spark; to send a lake, its source's is not
@@ -53,11 +53,11 @@ def check_tokens(
 
     The cluster of an egress's lake counts, too: its token must match no address of the target.
     """
-    own, of_source = found(kafka), found(source) if source else None
+    own, of_source = find_connection(kafka), find_connection(source) if source else None
     tokens = token_settings.tokens_of([each for each in (own, of_source) if each])
-    spark = found(look_up)
+    spark = find_connection(look_up)
     conf = {**(spark.conf if spark else {}), **spec.spark.settings}
-    wrong = token_settings.complaints(tokens, conf, home=spark.home if spark else None)
+    wrong = token_settings.token_complaints(tokens, conf, home=spark.home if spark else None)
     for each in wrong:
         says, _, fix = each.rpartition("; ")
         yield failure("tokens", says, fix)

@@ -38,7 +38,7 @@ def check_lake(spec: Spec) -> Iterator[Line]:
         yield warning("ledger", says, f"`tidegate checkpoint {spec.name}`, or tidegate_maintenance")
     else:
         yield ok("ledger", says)
-    waiting = placing.unplaced(store, fold) if isinstance(spec, Ingest) else []
+    waiting = placing.unplaced_commits(store, fold) if isinstance(spec, Ingest) else []
     if waiting:
         more = ", …" if len(waiting) > 1 else ""
         says = f"not all files of {counted(len(waiting), 'commit')} are in place"
@@ -57,11 +57,11 @@ def check_create_if_absent(lake: str, pipeline: str) -> Iterator[Line]:
     """
     stores = [open_store(lake, pipeline) for _ in range(create_check.RIVALS)]
     store = stores[0]
-    outcome = create_check.compete(stores)
+    outcome = create_check.compete_for_names(stores)
     says = f"{outcome.winners} of {create_check.RIVALS} rivals created the same name in {store.url}"
     record = store.uri(layout.UNSAFE_STORE)
     if outcome.winners > 1:
-        create_check.record(store, outcome)
+        create_check.record_unsafe_store(store, outcome)
         yield failure(
             "lake",
             f"{says} (round {outcome.rounds}): two runs could commit the same offsets; runs refuse "

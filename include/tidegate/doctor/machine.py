@@ -58,7 +58,7 @@ def java() -> Iterator[Line]:
     path = jars.find_java()
     done = subprocess.run(
         [path, "-version"],
-        env={**os.environ, **environment.withheld()},
+        env={**os.environ, **environment.withheld_variables()},
         capture_output=True,
         text=True,
         timeout=20,

@@ -14,12 +14,20 @@ from croniter import croniter
 from tidegate.broker.cluster import Cluster, survey
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.open_transactions import open_since
-from tidegate.broker.retention import Retention, retentions
+from tidegate.broker.retention import Retention, read_retentions
 from tidegate.core.cluster_answers import Survey, iso
 from tidegate.core.cursor import Watermarks
-from tidegate.core.draft import problems
+from tidegate.core.draft import topic_problems
 from tidegate.core.fold import Fold
-from tidegate.core.partition import FIXES, LeftOut, Reason, fix, hanging, in_words, is_skipped
+from tidegate.core.partition import (
+    FIXES,
+    LeftOut,
+    Reason,
+    describe_problems,
+    fix_for,
+    hanging_problems,
+    is_skipped,
+)
 from tidegate.core.wording import counted, duration
 from tidegate.doctor import claim_checks
 from tidegate.doctor.check import Check, Line, failure, ok, warning
@@ -28,7 +36,7 @@ from tidegate.doctor.connection_checks import (
     SparkLookup,
     check_master,
     check_tokens,
-    found,
+    find_connection,
     report_connections,
 )
 from tidegate.doctor.lake import check_lake
@@ -43,7 +51,7 @@ from tidegate.launch.spark_engine import SparkEngine
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import cron
 from tidegate.runs.client_options import refuse_contradictions
-from tidegate.runs.topics import resolved
+from tidegate.runs.topics import resolve_topics
 
 
 @dataclass(frozen=True)
@@ -80,10 +88,10 @@ def checks(
         ask["kafka"] = lambda: check_broker(kafka())
         ask["target"] = lambda: claim_checks.check_target(spec, kafka())
     ask["spark"] = lambda: check_spark(spark())
-    ask["deploy mode"] = lambda: _deploy_mode(spec, found(kafka), found(spark))
-    ask["provider"] = lambda: _provider(spec, found(spark))
+    ask["deploy mode"] = lambda: _deploy_mode(spec, find_connection(kafka), find_connection(spark))
+    ask["provider"] = lambda: _provider(spec, find_connection(spark))
     ask["tokens"] = lambda: check_tokens(spec, kafka, spark, source)
-    ask["settings"] = lambda: _settings(spec, found(kafka))
+    ask["settings"] = lambda: _settings(spec, find_connection(kafka))
     return [Check(name, each, spec.name) for name, each in ask.items()]
 
 
@@ -125,14 +133,14 @@ def check_topics(spec: Ingest, kafka: KafkaCluster) -> Iterator[Line]:
             yield failure("kafka", f"{says}; {was}", fix)
             return
         yield ok("kafka", says)
-        spec = spec.with_topics(resolved(spec, kafka, fold).topics)
+        spec = spec.with_topics(resolve_topics(spec, kafka, fold).topics)
         permitted = cluster.operations(spec.topics)
         seen = survey(kafka, spec.topics, spec.isolation)
         cuts = truncation.below_cursors(kafka, store, fold, seen, spec.topics) if store else {}
         topics = _Topics(spec, fold, cluster, seen.only(spec.assign))
         excluded = {}
         for topic in spec.topics:
-            found = problems(fold, topic, seen.state(topic, spec.assign, cuts))
+            found = topic_problems(fold, topic, seen.state(topic, spec.assign, cuts))
             if any(each.partition is None for each in found):
                 yield from _excluded(topics, found)
             elif "READ" not in permitted.get(topic, {"READ"}):
@@ -142,7 +150,7 @@ def check_topics(spec: Ingest, kafka: KafkaCluster) -> Iterator[Line]:
                 excluded[topic] = found
                 partitions = counted(len(topics.survey.watermarks[topic]), "partition")
                 yield ok("topic", f"{topic}: {partitions}, may be read")
-        kept = retentions(cluster, [*excluded]) if excluded else {}
+        kept = read_retentions(cluster, [*excluded]) if excluded else {}
         for topic, found in excluded.items():
             yield from _excluded(topics, found)
             stops = {p for e in found if (p := e.partition) is not None and not is_skipped(spec, e)}
@@ -152,8 +160,8 @@ def check_topics(spec: Ingest, kafka: KafkaCluster) -> Iterator[Line]:
 
 def _excluded(topics: _Topics, found: Iterable[LeftOut]) -> Iterator[Line]:
     """Report what a run would exclude, or skip, with its fix."""
-    for each, says in in_words(found):
-        way_out = fix(topics.spec, each)
+    for each, says in describe_problems(found):
+        way_out = fix_for(topics.spec, each)
         if each.reason is Reason.EXPIRED:
             yield failure("retention", says, f"{way_out}; lengthen retention.ms")
             continue
@@ -237,7 +245,7 @@ def _transactions(
             f"{topic}: {counted(sum(hidden.values()), 'offset')} behind open transactions, in "
             f"partitions {sorted(hidden)}, the oldest since {oldest}"
         )
-        if any(hanging(topic, marks, began, time.time() * 1000)):
+        if any(hanging_problems(topic, marks, began, time.time() * 1000)):
             yield warning("transactions", says, FIXES[Reason.HANGING])
         else:
             yield ok("transactions", says)
@@ -277,6 +285,6 @@ def check_spark(spark: SparkConnection) -> Iterator[Line]:
     for notice in spark.notices:
         yield ok("spark", notice)
     if spark.home:
-        scala, number = spark_home.version(spark.home)
+        scala, number = spark_home.spark_version(spark.home)
         yield ok("spark", f"SPARK_HOME {spark.home} is Spark {number} (Scala {scala})")
     yield from check_master(spark)

@@ -65,7 +65,7 @@ def _class(content: zipfile.ZipFile, name: str) -> bytes:
 
 def _given(spark: SparkConnection) -> Iterable[Path]:
     if spark.jars == spark_jars.CACHE:
-        locked = jars.read_lock(spark_jars.lock(spark_jars.KAFKA, spark.home))
+        locked = jars.read_lock(spark_jars.lock_of(spark_jars.KAFKA, spark.home))
         return [jars.cache_dir() / "jars" / jar.file for jar in locked]
     return spark_jars.jar_files(spark.jars, spark_jars.KAFKA, spark.home)
 

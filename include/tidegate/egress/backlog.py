@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
-from tidegate.egress.byte_settings import byte_settings, judged_by, line_ends
+from tidegate.egress.byte_settings import byte_settings, judge_digest, line_ends
 from tidegate.egress.lake_source import SourceLake, Unsent, open_source_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
@@ -76,7 +76,7 @@ def read_backlog(
     source = stores.source(Root.of(spec.source.path))
     was_there = bool(fold.sent or fold.refused)
     try:
-        listed = sources.listing(source, settle=spec.settle)
+        listed = sources.list_source(source, settle=spec.settle)
     except SourceUnavailable as error:
         if was_there or not error.numbers.get("missing"):
             raise
@@ -89,8 +89,8 @@ def read_backlog(
             f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
-    new, left_out, judge = [], list(listed.left_out), judged_by(byte_settings(spec), spec)
-    same = unchanged(source, store, fold, listed.files)
+    new, left_out, judge = [], list(listed.left_out), judge_digest(byte_settings(spec), spec)
+    same = unchanged_files(source, store, fold, listed.files)
     for file in listed.files:
         if fold.sent.get(file.name) == file.etag or file.name in same:
             continue
@@ -127,7 +127,7 @@ def read_backlog(
     )
 
 
-def unchanged(
+def unchanged_files(
     source: SourceFiles, store: Store, fold: Fold, files: Sequence[SourceFile]
 ) -> set[str]:
     """Return the files that were sent, have another time now, and the content that was sent.
@@ -146,7 +146,7 @@ def unchanged(
     same = set()
     for file in touched:
         with suppress(SourceUnavailable):
-            if known.get(file.name) == (file.size, sources.content(source, file.name)):
+            if known.get(file.name) == (file.size, sources.digest_content(source, file.name)):
                 same.add(file.name)
     return same
 
@@ -178,7 +178,7 @@ def _exclusion(
 
 
 def _readable(source: SourceFiles, file: SourceFile) -> SourceFile | LeftOutFile:
-    why = sources.compressed_otherwise(source, file.name)
+    why = sources.compression_complaint(source, file.name)
     return LeftOutFile(file.name, why) if why else file
 
 

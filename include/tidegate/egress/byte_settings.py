@@ -63,7 +63,7 @@ def changed_settings(settings: Mapping[str, Any], spec: EgressSpec) -> list[str]
     ]
 
 
-def judged_by(settings: Mapping[str, Any], spec: EgressSpec) -> str:
+def judge_digest(settings: Mapping[str, Any], spec: EgressSpec) -> str:
     """Return a digest of all settings that a file may be refused by, but for the target's own.
     `settings` are a plan's.
     """

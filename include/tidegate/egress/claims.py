@@ -10,7 +10,7 @@ from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim, Release
 from tidegate.core.judge import Adopt, Lost, Moved, PartlyCovered, Refused
 from tidegate.core.plan import LeftOutFile, Plan
-from tidegate.core.work import delivered
+from tidegate.core.work import delivery_state
 from tidegate.egress.lake_source import window_of
 from tidegate.egress.planning import root_of
 from tidegate.errors import ConfigurationError, PlanDead, SenderAlive
@@ -32,7 +32,7 @@ def claim(
     """
     ledger = opened.ledger
     ledger.recheck()  # before the first record, not only before the commit
-    open_claim = delivered(ledger.fold, plan.id).claim
+    open_claim = delivery_state(ledger.fold, plan.id).claim
     run = opened.run
     if open_claim and (why := run.senders.doubt(open_claim, run.engine, opened.store)):
         raise SenderAlive(

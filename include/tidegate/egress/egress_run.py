@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.core.work import Sending, delivered
+from tidegate.core.work import Sending, delivery_state
 from tidegate.egress.planning import plan
 from tidegate.egress.publish import Published, publish, verdict
 from tidegate.egress.send import send
@@ -41,13 +41,13 @@ def early_end(run: EgressRun) -> EarlyEnd:
     if frozen is None:
         return NO_PLAN
     plan = frozen.plan
-    state = delivered(fold, plan.id)
+    state = delivery_state(fold, plan.id)
     if state.sending is Sending.DECLARED:
         return EarlyEnd(f"plan {plan.id} was declared sent", finished=True)
     if state.is_done or not plan.has_work:
         n = state.commit
         return EarlyEnd(f"all that was planned is sent{f', as #{n}' if n else ''}", finished=True)
-    if deliveries.sealed(opened.store, plan, fold):
+    if deliveries.sealed_delivery(opened.store, plan, fold):
         return EarlyEnd(f"all rows of plan {plan.id} are sent and read back; the commit is missing")
     if state.claim:
         return EarlyEnd(

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tidegate.core.json_codec import Document
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Exclusion, Plan, SourceFile
-from tidegate.core.work import delivered
+from tidegate.core.work import delivery_state
 from tidegate.egress import proposal
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.planning import preview
 from tidegate.egress.sender import is_dead_here
-from tidegate.runs.client_options import InEffect, explained_options
+from tidegate.runs.client_options import InEffect, explain_settings
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import EgressRun, OpenRun
 
@@ -98,7 +98,7 @@ def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) ->
     opened.store.check_writing()
     plan, backlog = preview(opened)
     target = plan.target or {}
-    state = delivered(fold, plan.id)
+    state = delivery_state(fold, plan.id)
     claim = state.claim if run.asked else fold.oldest_open_claim
     lake = backlog.unsent.lake or (
         open_lake_of(plan, run.stores, run.pipelines) if plan.chunks else None
@@ -135,7 +135,7 @@ def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) ->
             topic: TargetExplained(each.topic_id or None, each.partitions)
             for topic, each in target.items()
         },
-        settings=explained_options(run),
+        settings=explain_settings(run),
         notices=(
             *run.spec.notices,
             *proposal.missing_columns(run, plan),

@@ -33,7 +33,7 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
         options=source["options"],
         columns=source["columns"],
         files=files,
-        names=provenance.names(plan.files, window_of(plan), plan.topics),
+        names=provenance.provenance_names(plan.files, window_of(plan), plan.topics),
         topic_ids=plan.topics,
         window=window_of(plan),
         counts=counts,
@@ -42,7 +42,7 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
     )
 
 
-def estimate(plan: Plan) -> int:
+def estimate_rows(plan: Plan) -> int:
     """Return about how many rows a plan sends: of files, 100 bytes each."""
     return plan.records or sum(file.size for file in plan.files) // 100
 
@@ -54,10 +54,10 @@ def has_begun(opened: OpenRun[EgressRun], plan: Plan) -> bool:
     says so in place of that.
     """
     earlier = earlier_attempts(opened.ledger.fold, plan.id)
-    return any(begun(opened.store, Attempt(plan.id, 0, name)) for name in earlier)
+    return any(has_begun_sending(opened.store, Attempt(plan.id, 0, name)) for name in earlier)
 
 
-def begun(store: Store, attempt: Attempt) -> bool:
+def has_begun_sending(store: Store, attempt: Attempt) -> bool:
     """Return whether an attempt has begun to send."""
     left = attempt.directory + SENDING, attempt.manifest_path
     return any(store.size(path) is not None for path in left)
@@ -101,7 +101,7 @@ def job_of(
         options={"kafka.client.id": client_id},
         producer=producer,
         client_id=client_id,
-        records=estimate(plan),
+        records=estimate_rows(plan),
         reading=run.spec.target.reading_options,
         spark=claim.spark,
         resumed=has_begun(opened, plan),

@@ -18,7 +18,7 @@ from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store, Stores
 from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Pipelines
-from tidegate.runs.topics import recorded
+from tidegate.runs.topics import recorded_topics
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def open_source_lake(name: str, stores: Stores, pipelines: Pipelines) -> SourceL
     pipeline = pipelines.load_ingest(name)
     store = stores.open(pipeline.lake, pipeline.name)
     ledger = Ledger(store, pipeline.name)
-    return SourceLake(recorded(pipeline, ledger.fold), store, ledger)
+    return SourceLake(recorded_topics(pipeline, ledger.fold), store, ledger)
 
 
 def open_lake_of(plan: Plan, stores: Stores, pipelines: Pipelines) -> SourceLake:

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate import faults
-from tidegate.core.chunking import chunked
+from tidegate.core.chunking import cut_chunks
 from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.fold import REPLAY, RESEND, Fold
-from tidegate.core.judge import moved
+from tidegate.core.judge import moved_premises
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan, TargetTopic
 from tidegate.core.requests import Live
-from tidegate.core.source_root import Root, overlap
-from tidegate.core.work import Sending, delivered
+from tidegate.core.source_root import Root, roots_overlap
+from tidegate.core.work import Sending, delivery_state
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
 from tidegate.egress.byte_settings import byte_settings, changed_settings
@@ -48,7 +48,7 @@ def plan(opened: OpenRun[EgressRun], *, replan: bool = False) -> Planned:
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     ledger.refresh()
-    variables.restore(run.mirror, run.spec, ledger)
+    variables.restore_variables(run.mirror, run.spec, ledger)
     current = opened.latest_plan()
     if current and (run.asked or not replan) and _is_living(opened, current.plan):
         _warn_of_other_settings(opened, current.plan)
@@ -70,7 +70,7 @@ def plan(opened: OpenRun[EgressRun], *, replan: bool = False) -> Planned:
         note = {"surveyed_at": surveyed_at, "takes_all": _takes_all(run, planned, backlog)}
     if current and planned.id == current.plan.id:
         return Planned(current, known=True)
-    if delivered(ledger.fold, planned.id).claim:
+    if delivery_state(ledger.fold, planned.id).claim:
         logger.info("%s: plan %s has an open claim: %s", run.spec.name, planned.id, _RESUMED)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     note = {"run": run.run_id, "dag": run.dag_id, "at": now, **note}
@@ -82,7 +82,7 @@ def plan(opened: OpenRun[EgressRun], *, replan: bool = False) -> Planned:
 def _warn_of_other_settings(opened: OpenRun[EgressRun], plan: Plan) -> None:
     """Log what the pipeline's file says now, and an unfinished plan does not have."""
     spec = opened.run.spec
-    done = delivered(opened.ledger.fold, plan.id).is_done or not plan.has_work
+    done = delivery_state(opened.ledger.fold, plan.id).is_done or not plan.has_work
     if not done and (names := changed_settings(plan.byte_settings, spec)):
         logger.warning(
             "%s: plan %s is frozen, and is sent with its own %s; later plans have what the "
@@ -120,7 +120,7 @@ def preview(opened: OpenRun[EgressRun]) -> tuple[Plan, Backlog]:
     return draft_plan(opened, record=False)
 
 
-def surveyed_target(run: EgressRun, *, make: bool = True) -> TargetSurvey:
+def survey_planned_target(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     """Survey the target's topics. `make` creates missing ones if the pipeline says so."""
     target = run.spec.target
     return run.kafka.survey_target(target.names, create_with=target.partitions, make=make)
@@ -138,7 +138,7 @@ def draft_plan(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backl
     refuse_contradictions(spec, run.kafka)
     # The window is checked before the target is touched.
     backlog = replay.requested_backlog(opened, run.asked, record=record) if run.asked else None
-    target = surveyed_target(run, make=record)
+    target = survey_planned_target(run, make=record)
     refuse_another_cluster(spec, run.kafka, fold, target.cluster_id)
     if backlog:  # a replay has an end, so a loop is harmless
         ranges = backlog.unsent.ranges
@@ -168,7 +168,7 @@ def draft_plan(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backl
         names = [file.name for file in backlog.taken]
         for notice in pipeline_cycles.notices_of_path(spec, names, target.cluster_id, run.stores):
             logger.warning("%s: %s", spec.name, notice)
-        chunks = chunked(backlog.unsent.ranges, max_records)[:1]
+        chunks = cut_chunks(backlog.unsent.ranges, max_records)[:1]
     planned = Plan(
         pipeline=spec.name,
         kind=spec.kind,
@@ -235,7 +235,7 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
         return
     now = Root.of(spec.source.path).url
     for was in sorted(opened.ledger.fold.roots):
-        if overlap(was, now):
+        if roots_overlap(was, now):
             raise ConfigurationError(
                 f"pipeline {spec.name!r}: files were sent by their names below {was}, and "
                 f"source.path now has them below {now}: what was sent would be sent again. Leave "
@@ -245,14 +245,14 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
 
 def _is_claimable(fold: Fold, plan: Plan, stores: Stores) -> bool:
     """Say whether a run's plan is done, or can still be claimed as it is."""
-    sending = delivered(fold, plan.id).sending
+    sending = delivery_state(fold, plan.id).sending
     if sending is Sending.SENT or not plan.has_work:
         return True
     if sending is not Sending.UNCLAIMED:
         return False  # an open claim is resumed only after its sender is proven dead
     is_live = plan.files and plan.lane != REPLAY
     root = root_of(plan).url if is_live else None
-    if moved(fold, plan.cluster_id, root, plan.columns if is_live else None):
+    if moved_premises(fold, plan.cluster_id, root, plan.columns if is_live else None):
         return False
     if plan.files:
         sent = (

@@ -50,7 +50,7 @@ def columns_below(path: str, file_format: FileFormat, stores: Stores) -> str | N
 
     def lines() -> Iterator[bytes]:
         source = stores.source(Root.of(path))
-        yield from _first_lines(source, sources.listing(source, settle=0).files)
+        yield from _first_lines(source, sources.list_source(source, settle=0).files)
 
     try:
         return file_format.propose_columns(lines())
@@ -60,7 +60,7 @@ def columns_below(path: str, file_format: FileFormat, stores: Stores) -> str | N
 
 def _first_lines(source: SourceFiles, files: Sequence[SourceFile]) -> Iterator[bytes]:
     for file in files[:_FILES]:
-        yield from _lines(sources.beginning(source, file.name, _BYTES))
+        yield from _lines(sources.read_beginning(source, file.name, _BYTES))
 
 
 def _lines(data: bytes) -> list[bytes]:

@@ -11,7 +11,7 @@ from tidegate import faults
 from tidegate.core.judge import Adopt, Moved, Refused
 from tidegate.core.offsets import Offsets
 from tidegate.core.plan import Plan
-from tidegate.core.work import delivered
+from tidegate.core.work import delivery_state
 from tidegate.egress import report as reports
 from tidegate.errors import (
     AttemptAbandoned,
@@ -77,10 +77,10 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     run, store, ledger = opened.run, opened.store, opened.ledger
     frozen = opened.frozen_plan()
     plan, fold = frozen.plan, ledger.refresh()
-    state, before = delivered(fold, plan.id), fold.n
+    state, before = delivery_state(fold, plan.id), fold.n
     n = state.commit
     if plan.has_work and not state.is_done:
-        delivery = deliveries.sealed(store, plan, fold)
+        delivery = deliveries.sealed_delivery(store, plan, fold)
         if delivery is None:
             raise NotSealed(
                 f"plan {plan.id}: no attempt of it is sealed, so nothing proves that all was sent. "
@@ -102,7 +102,7 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     delivery = deliveries.read_delivery(store, Attempt.of(commit)) if commit else None
     report = reports.short(run, store, frozen, n, commit, delivery)
     note = opened.note(plan)
-    report_store.keep(
+    report_store.keep_report(
         run, store, report, plan, note,
         lambda: reports.details(run, store, plan, delivery, fold),
     )  # fmt: skip
@@ -121,7 +121,7 @@ def verdict(opened: OpenRun[EgressRun]) -> None:
     if frozen is None:
         return
     plan, fold = frozen.plan, opened.ledger.refresh()
-    n = delivered(fold, plan.id).commit
+    n = delivery_state(fold, plan.id).commit
     if n is not None and (where := fold.live[n].broken_order):
         logger.warning(
             "%s: commit #%d: the order is broken in %s: later rows were sent before earlier ones",

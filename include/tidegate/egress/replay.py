@@ -20,8 +20,8 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile
 from tidegate.core.requests import FileReplay, Replay
 from tidegate.core.source_root import Root
-from tidegate.core.work import delivered
-from tidegate.egress.backlog import Backlog, unchanged
+from tidegate.core.work import delivery_state
+from tidegate.egress.backlog import Backlog, unchanged_files
 from tidegate.egress.byte_settings import line_ends
 from tidegate.egress.lake_source import SourceLake, Unsent, open_source_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
@@ -40,7 +40,7 @@ _NAMED = 20
 logger = logging.getLogger(__name__)
 
 
-def request(
+def replay_settings(
     spec: EgressSpec,
     topic: str | None,
     pipelines: Pipelines,
@@ -70,7 +70,7 @@ def request(
 def check_request(run: EgressRun, asked: Replay | FileReplay, fold: Fold, plan: Plan) -> None:
     """Raise ReplayRefused if the replay's id belongs to another request. Log if it is done."""
     refuse_another(run, asked, plan)
-    state = delivered(fold, plan.id)
+    state = delivery_state(fold, plan.id)
     if state.is_done:
         n = state.commit
         logger.info(
@@ -85,7 +85,7 @@ def may_be_replaced(asked: Replay | FileReplay, fold: Fold, plan: Plan) -> bool:
     It may if that plan was refused before the first record was sent.
     """
     corrected = plan.replay is None or plan.replay["asked"] != asked.to_json()
-    return corrected and delivered(fold, plan.id).is_unsent
+    return corrected and delivery_state(fold, plan.id).is_unsent
 
 
 def requested_backlog(
@@ -124,9 +124,9 @@ def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
             complaints.append(f"no file that was sent has the name {glob!r}{near}")
     names = sorted({name for found in matching.values() for name in found})
     source = opened.run.stores.source(Root.of(str(spec.source.path)))
-    listed = sources.listing(source, settle=0)
+    listed = sources.list_source(source, settle=0)
     there = {file.name: file for file in (*listed.files, *listed.young) if file.name in names}
-    same = unchanged(source, store, fold, list(there.values()))
+    same = unchanged_files(source, store, fold, list(there.values()))
     for name in names:
         if name not in there:
             complaints.append(f"{name} is gone")

@@ -13,7 +13,7 @@ from tidegate.egress.status import read_source
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store
-from tidegate.runs.client_options import effective
+from tidegate.runs.client_options import effective_settings
 from tidegate.runs.run import EgressRun
 
 FORMAT = 1
@@ -71,7 +71,8 @@ def details(
         "source_problem": now.source_problem,
         "waiting": now.waiting and now.waiting.to_json(),
         "settings": {
-            name: each.to_json() for name, each in effective(run.spec, run.kafka, {}).items()
+            name: each.to_json()
+            for name, each in effective_settings(run.spec, run.kafka, {}).items()
         },
     }
 

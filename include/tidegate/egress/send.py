@@ -16,16 +16,22 @@ from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim, Receipt
 from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.wording import counted
-from tidegate.core.work import delivered
+from tidegate.core.work import delivery_state
 from tidegate.egress import claims, replay
-from tidegate.egress.byte_settings import judged_by
-from tidegate.egress.job import begun, has_begun, job_of, rows_of
+from tidegate.egress.byte_settings import judge_digest
+from tidegate.egress.job import has_begun, has_begun_sending, job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
     late_ranges,
     open_lake_of,
 )
-from tidegate.egress.planning import living_plan, plan, refuse_unordered, root_of, surveyed_target
+from tidegate.egress.planning import (
+    living_plan,
+    plan,
+    refuse_unordered,
+    root_of,
+    survey_planned_target,
+)
 from tidegate.errors import (
     IdentityChanged,
     OutOfMemory,
@@ -96,12 +102,12 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
     run, store, ledger = opened.run, opened.store, opened.ledger
     if run.asked:  # of two requests under one id, the other one may have been planned
         replay.check_request(run, run.asked, ledger.fold, planned)
-    if not planned.has_work or delivered(ledger.refresh(), planned.id).is_done:
+    if not planned.has_work or delivery_state(ledger.refresh(), planned.id).is_done:
         return None
-    if delivery := deliveries.sealed(store, planned, ledger.fold):
+    if delivery := deliveries.sealed_delivery(store, planned, ledger.fold):
         return delivery
     lake = open_lake_of(planned, run.stores, run.pipelines) if planned.chunks else None
-    if delivered(ledger.fold, planned.id).claim:  # files of unclaimed plans were checked above
+    if delivery_state(ledger.fold, planned.id).claim:  # files of unclaimed plans were checked above
         _refuse_changed_files(planned, run.stores)
     target = check_same_target(run, planned)
     refuse_contradictions(run.spec, run.kafka)
@@ -148,7 +154,7 @@ def _sent_files(
 ) -> tuple[SentFile, ...]:
     """Return what was sent of each file of a plan, also of those in which Spark found no row."""
     rows = {each["file"]: SentFile(**each) for each in found}
-    nothing = row_digest.of_file(())
+    nothing = row_digest.combine_digests(())
     of_files = (
         replace(
             rows.get(file.name, SentFile(file.name, 0, 0, nothing)),
@@ -167,7 +173,7 @@ def _contents(plan: Plan, stores: Stores) -> dict[str, str | None]:
     source, contents = stores.source(root_of(plan)), dict[str, str | None]()
     for file in plan.files:
         with contextlib.suppress(SourceUnavailable):
-            contents[file.name] = sources.content(source, file.name)
+            contents[file.name] = sources.digest_content(source, file.name)
     return contents
 
 
@@ -185,7 +191,7 @@ def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) 
             *earlier, latest = plans.plan_ids(opened.store, opened.run.key)
             fold = ledger.refresh()
             others = (each for each in earlier if each != plan.id)
-            sent = (each for each in others if not delivered(fold, each).is_unsent)
+            sent = (each for each in others if not delivery_state(fold, each).is_unsent)
             other = latest if latest != plan.id else next(sent, None)
             if other:
                 raise ReplayRefused(
@@ -276,18 +282,20 @@ def _fail(
     `refused` is its answer REFUSED. Rows that were refused win over `failure`.
     """
     run, own = opened.run, Attempt(plan.id, 0, claim.attempt)
-    may_have_sent = begun(opened.store, own) or has_begun(opened, plan)
+    may_have_sent = has_begun_sending(opened.store, own) or has_begun(opened, plan)
     if not may_have_sent:
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
         ends = plan.byte_settings["source"]["line_ends"]
         if plan.files and ends is None:
-            files = [sources.explained(run.stores.source(root_of(plan)), file) for file in files]
+            files = [
+                sources.explain_columns(run.stores.source(root_of(plan)), file) for file in files
+            ]
         elif plan.files and isinstance(failure, OutOfMemory) and not refused:
             source = run.stores.source(root_of(plan))
             files = sources.with_long_lines(source, plan.files, ends.encode())
             reason = "; ".join([*map(str, files)] or [reason])
-        judge = judged_by(plan.byte_settings, run.spec) if files else None
+        judge = judge_digest(plan.byte_settings, run.spec) if files else None
         claims.release_unsent(opened, claim, reason, files, judge)
         attempts.delete_files(opened.store, own)
         if files:
@@ -330,7 +338,7 @@ def _refuse_changed_files(plan: Plan, stores: Stores) -> None:
 
 def check_same_target(run: EgressRun, plan: Plan) -> TargetSurvey:
     """Survey the target again. IdentityChanged if it is not the planned one."""
-    now = surveyed_target(run, make=False)
+    now = survey_planned_target(run, make=False)
     planned = {topic: each.topic_id for topic, each in (plan.target or {}).items()}
     found = {topic: state.topic_id for topic, state in now.topics.items()}
     if found != planned or now.cluster_id != plan.cluster_id:

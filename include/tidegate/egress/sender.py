@@ -20,7 +20,7 @@ held_attempts: set[str] = set()
 
 
 @contextmanager
-def held() -> Iterator[str]:
+def hold_attempt() -> Iterator[str]:
     """Yield the name of a new attempt: this process is its sender while the block runs.
 
     A program may call `tidegate.run` again in the same process.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.core.entries import Claim
-from tidegate.egress.sender import TaskEnded, has_ended, held, is_dead, sender_identity
+from tidegate.egress.sender import TaskEnded, has_ended, hold_attempt, is_dead, sender_identity
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.engine_protocol import Engine, Unknown
@@ -30,7 +30,7 @@ class ProcessSenders:
     task_ended: TaskEnded = lambda _: False
 
     def holding(self) -> AbstractContextManager[str]:
-        return held()
+        return hold_attempt()
 
     def identity(self, application: Mapping[str, str] | None) -> dict[str, Any]:
         return sender_identity(self.task, application)

@@ -128,7 +128,7 @@ def _names(store: Store, n: int, commit: Commit, findings: Findings) -> Sequence
     except LakeDamaged as error:
         findings.add(str(error), commit=n)
         return None
-    return provenance.names(plan.files, window_of(plan), plan.topics)
+    return provenance.provenance_names(plan.files, window_of(plan), plan.topics)
 
 
 def _check_accounts(n: int, commit: Commit, files: Files, findings: Findings) -> None:
@@ -195,7 +195,7 @@ def _compare(
     by_name = {each.file: each for each in files}
     for file in sorted(by_name.keys() | first_digests.keys()):
         rows, found = by_name[file].rows if file in by_name else 0, first_digests[file]
-        content = row_digest.of_file(found.values())
+        content = row_digest.combine_digests(found.values())
         if not max(0, rows - gone) <= len(found) <= rows:
             findings.add(
                 f"{len(found)} of its rows are in the target, {rows} were sent",

@@ -22,7 +22,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.partition import LeftOut, Reason, fix, topic_problem
+from tidegate.core.partition import LeftOut, Reason, fix_for, topic_problem
 from tidegate.core.requests import Backfill, DataInterval
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
@@ -187,7 +187,7 @@ def checked_topic(
     # Which partitions need a leader depends on the request.
     state = replace(seen.state(topic), leaderless=())
     if problem := topic_problem(topic, fold.topic_ids.get(topic), state):
-        raise window_refusal(run, topic, [*complaints, f"{problem}: {fix(run.spec, problem)}"])
+        raise window_refusal(run, topic, [*complaints, f"{problem}: {fix_for(run.spec, problem)}"])
     assigned = run.spec.partitions_of(topic)
     refuse_leaderless(seen, topic, assigned if requested is None else requested)
     return topic_id, marks

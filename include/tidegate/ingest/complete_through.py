@@ -18,7 +18,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.ingest import drafting
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.placing import unplaced
+from tidegate.lake.placing import unplaced_commits
 from tidegate.lake.store_protocol import Store, Stores
 from tidegate.runs.run import Run
 from tidegate.runs.spec_protocol import IngestSpec
@@ -26,7 +26,9 @@ from tidegate.runs.spec_protocol import IngestSpec
 logger = logging.getLogger(__name__)
 
 
-def times(spec: IngestSpec, plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
+def survey_times(
+    spec: IngestSpec, plan: Plan, note: Mapping[str, Any], fold: Fold
+) -> dict[str, str]:
     """Return the time of the survey for each complete topic of a plan.
 
     It is just before the broker was asked. None of a plan that was made for fewer partitions or
@@ -90,7 +92,7 @@ def is_complete_through(
 def _is_placed(spec: IngestSpec, topic: str, store: Store, fold: Fold) -> bool:
     """Return whether readers of `data/`, too, find all commits of a topic."""
     of_topic = [n for n in fold.waiting if n in fold.live and topic in fold.live[n].topic_ids]
-    if late := unplaced(store, fold, among=of_topic):
+    if late := unplaced_commits(store, fold, among=of_topic):
         numbers = ", ".join(f"#{n}" for n in late)
         logger.info("%s: topic %s: not in data/ yet: commits %s", spec.name, topic, numbers)
     return not late
@@ -107,14 +109,14 @@ def _by_ledger(spec: IngestSpec, topic: str, until: datetime, store: Store, fold
         note = plans.read_note(store, commit.plan_id) or {}
         if "surveyed_at" not in note or datetime.fromisoformat(note["surveyed_at"]) < until:
             return False
-        if topic in times(spec, plans.load_plan(store, commit.plan_id), note, fold):
+        if topic in survey_times(spec, plans.load_plan(store, commit.plan_id), note, fold):
             return True
     return False
 
 
 def _by_broker(run: Run, topic: str, store: Store, fold: Fold) -> bool:
     """Return whether the topic is complete now, as `explain` would find it; writes nothing."""
-    seen = drafting.surveyed(run)
+    seen = drafting.survey_topics(run)
     draft = drafting.draft(run, store, fold, seen)
     if draft.ranges:  # a plan of them could need a sample of the records
         return False

@@ -11,7 +11,7 @@ from tidegate.core.offsets import Offsets
 from tidegate.errors import TidegateError
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.spec_protocol import IngestSpec
-from tidegate.runs.topics import recorded
+from tidegate.runs.topics import recorded_topics
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def reconcile_group(spec: IngestSpec, kafka: Kafka, fold: Fold) -> dict[str, Any
     `error` is the reason if the broker or the group refused.
     """
     assert spec.progress_group is not None
-    topics = [t for t in recorded(spec, fold).topics if t in fold.topic_ids]
+    topics = [t for t in recorded_topics(spec, fold).topics if t in fold.topic_ids]
     cursors = {topic: fold.cursors(topic) for topic in topics}
     found: list[Mapping[str, Any]] = []
     error = None

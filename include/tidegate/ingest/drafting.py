@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegate.core import decoding, replacement, unreadable_records
-from tidegate.core.chunking import chunked
+from tidegate.core.chunking import cut_chunks
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.draft import Draft, draft_live
 from tidegate.core.fold import Fold
@@ -23,7 +23,7 @@ from tidegate.runs.run import Run
 _HOUR_MS = 3_600_000
 
 
-def surveyed(run: Run, topics: Sequence[str] | None = None) -> Survey:
+def survey_topics(run: Run, topics: Sequence[str] | None = None) -> Survey:
     """Survey topics, by default those of the run.
 
     Raises NotAuthorised for topics that this user may only DESCRIBE: Spark could not read them;
@@ -53,7 +53,7 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool 
         return replay.draft_replay(run, run.asked, store, fold, seen)  # has no unreadable records
     drafted = _draft(run, store, fold, seen, replanning=replanning)
     first_only = spec.on_unreadable == "fail"
-    unreadable_records.exclude(
+    unreadable_records.exclude_unreadable(
         drafted,
         run.kafka.unreadable(drafted.ranges, spec.isolation, seen.too_late, first_only=first_only),
         fold,
@@ -108,9 +108,9 @@ def plan_of(
     """
     # Partitions that expire within the same hour are equally urgent, and share a chunk.
     urgency = {key: timestamp // _HOUR_MS for key, timestamp in draft.expires.items()}
-    chunks = draft.chunks or chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
+    chunks = draft.chunks or cut_chunks(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
     topics = sorted({r.topic for window in chunks for r in window})
-    declared = decodings.declared(
+    declared = decodings.declared_decodings(
         run.spec.name,
         run.spec.decoding,
         store,
@@ -136,7 +136,7 @@ def plan_of(
         destination=store.url,
         byte_settings={
             **run.spec.parquet(most).to_json(),
-            **({"decode": decoding.in_plan(decode)} if decode else {}),
+            **({"decode": decoding.group_decodings(decode)} if decode else {}),
         },
         left_out=tuple(draft.left_out),
         replay=draft.replay,

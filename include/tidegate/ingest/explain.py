@@ -19,10 +19,10 @@ from tidegate.core.requests import Replay
 from tidegate.core.work import chunks_to_commit, commits_of
 from tidegate.ingest import drafting, file_size
 from tidegate.runs import topics as subscription
-from tidegate.runs.client_options import InEffect, explained_options
+from tidegate.runs.client_options import InEffect, explain_settings
 from tidegate.runs.replay_id import refuse_another
 from tidegate.runs.run import OpenRun, Run
-from tidegate.spark.task_size import count_files, splits
+from tidegate.spark.task_size import count_files, count_splits
 
 FORMAT = 1
 MANY_TASKS = 100_000  # in a driver of 1 GB
@@ -110,10 +110,10 @@ def explain(opened: OpenRun[Run]) -> IngestExplained:
     if current and not chunks_to_commit(fold, current.plan):
         done = tuple(commits_of(fold, current.plan).values())
     run = subscription.with_topics(opened.run, fold)
-    seen = drafting.surveyed(run)
+    seen = drafting.survey_topics(run)
     draft = drafting.draft(run, store, fold, seen)
     plan = drafting.plan_of(run, store, fold, seen, draft, run.window_date.isoformat())
-    density = file_size.density(store, fold)
+    density = file_size.measure_density(store, fold)
     size = plan.records * density.size // density.rows if density and density.rows else None
     cores = run.engine.tasks_at_once
     options = run.spec.source_options
@@ -134,7 +134,7 @@ def explain(opened: OpenRun[Run]) -> IngestExplained:
         topics=_topics(run, fold, seen, draft, plan),
         gaps=tuple(draft.gaps),
         left_out=tuple(with_fix(run.spec, each) for each in draft.left_out),
-        settings=explained_options(run),
+        settings=explain_settings(run),
         notices=(
             *run.spec.notices,
             *draft.notices,
@@ -146,7 +146,7 @@ def explain(opened: OpenRun[Run]) -> IngestExplained:
 
 def _notices_of_tasks(plan: Plan, cores: int, options: Mapping[str, str]) -> Iterator[str]:
     per_file = plan.byte_settings["max_records_per_file"]
-    tasks = (sum(n for n, _ in splits(w, cores, per_file, options)) for w in plan.chunks)
+    tasks = (sum(n for n, _ in count_splits(w, cores, per_file, options)) for w in plan.chunks)
     if (most := max(tasks, default=0)) > MANY_TASKS:
         yield (
             f"options: a chunk has {most:,} tasks: Spark's driver needs memory for each; give a "
@@ -158,7 +158,7 @@ def _chunk(
     window: Window, plan: Plan, cores: int | None, options: Mapping[str, str]
 ) -> ChunkExplained:
     most = plan.byte_settings["max_records_per_file"]
-    tasks = splits(window, cores, most, options) if cores else None
+    tasks = count_splits(window, cores, most, options) if cores else None
     return ChunkExplained(
         records=sum(map(len, window)),
         splits=sum(number for number, _ in tasks) if tasks is not None else None,

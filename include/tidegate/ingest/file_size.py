@@ -30,7 +30,7 @@ class Density(NamedTuple):
     size: int
 
 
-def density(store: Store, fold: Fold) -> Density | None:
+def measure_density(store: Store, fold: Fold) -> Density | None:
     """Return rows and bytes of the newest commit, or None before the first."""
     files = _newest_files(store, fold)
     return _density(files) if files else None

@@ -42,7 +42,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     makes the next generation even if the current plan is valid.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
-    variables.restore(run.mirror, run.spec, ledger)
+    variables.restore_variables(run.mirror, run.spec, ledger)
     placing.roll_forward(store, ledger)
     current = opened.latest_plan()
     own = current.plan.id if current else None
@@ -51,7 +51,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     kept = [sealing.seal_kept(opened, each) for each in unfinished]
     if publish_unfinished(store, ledger, others, run=run.run_id):
         variables.write_variables(run.mirror, run.spec, ledger.fold)
-        kept = [sealing.compared(opened, each) for each in kept]
+        kept = [sealing.compare_decodings(opened, each) for each in kept]
     run = topics.with_topics(run, ledger.fold)
     variables.refuse_ahead(run.mirror, run.spec, ledger)
     if current:
@@ -176,7 +176,7 @@ def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) ->
         return Living(kept)
     for wrong in decodings.chunk_contradictions(opened.store, fold, plan, to_stage).values():
         return f"newer rows have another `decode`: {wrong[0]}"
-    seen = drafting.surveyed(opened.run, sorted(plan.topics))
+    seen = drafting.survey_topics(opened.run, sorted(plan.topics))
     return _unreadable_because(opened.run, plan, to_stage, seen) or Living(kept, to_stage, seen)
 
 
@@ -231,10 +231,12 @@ def _recorded_draft(
     """
     store, ledger = opened.store, opened.ledger
     for _ in range(boundary_files.MOST_TRIES):
-        seen = drafting.surveyed(run)
+        seen = drafting.survey_topics(run)
         draft = drafting.draft(run, store, ledger.fold, seen, replanning=replanning)
         if draft.gaps:
-            sealing.refuse_gaps([sealing.compared(opened, each) for each in kept], draft.gaps)
+            sealing.refuse_gaps(
+                [sealing.compare_decodings(opened, each) for each in kept], draft.gaps
+            )
         if all(
             boundary_files.freeze_boundary(store, each) for each in draft.boundaries
         ) and not any(

@@ -8,8 +8,8 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.core.entries import Gap
-from tidegate.core.offsets import Offsets, Window, bounds
-from tidegate.core.partition import LeftOut, fix
+from tidegate.core.offsets import Offsets, Window, window_bounds
+from tidegate.core.partition import LeftOut, fix_for
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
 from tidegate.core.work import Standing, chunks_to_commit
@@ -45,7 +45,7 @@ class Published:
 
     def asset_event(self, topic: str) -> dict[str, Any]:
         """Return the extra of a topic's asset event (contract)."""
-        starts, ends = bounds(self._windows())
+        starts, ends = window_bounds(self._windows())
         return {
             "ranges": {
                 str(p): [starts[topic][p], end] for p, end in sorted(ends.get(topic, {}).items())
@@ -106,7 +106,7 @@ def publish(opened: OpenRun[Run]) -> Published:
             chunks=missing,
         )
     if plan.chunks and not missing:
-        plans.finish(store, plan.id)
+        plans.finish_plan(store, plan.id)
     entries = {number: (n, ledger.commit(n)) for number, n in commits.items()}
     offsets = variables.write_variables(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
@@ -115,13 +115,13 @@ def publish(opened: OpenRun[Run]) -> Published:
     new = tuple(n for n in commits.values() if n > before)
     note = opened.note(plan)
     if not missing:  # only the first report is kept
-        report_store.keep(
+        report_store.keep_report(
             run, store, report, plan, note,
             lambda: reports.details(opened, report, entries, plan, note),
             is_new=bool(new),
         )  # fmt: skip
     checkpointing.make_if_due(store, run.spec.name, ledger)
-    through = complete_through.times(run.spec, plan, note, ledger.fold)
+    through = complete_through.survey_times(run.spec, plan, note, ledger.fold)
     gaps = tuple(gap for gap in ledger.fold.gaps if gap.by == run.run_id)
     earlier = sum(
         each["rows"]
@@ -148,7 +148,7 @@ def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:
     if plan.left_out:
         listed = "; ".join(map(str, plan.left_out))
         excluded = [each for each in plan.left_out if isinstance(each, LeftOut)]
-        fixes = dict.fromkeys(f"{each.reason}: {fix(run.spec, each)}." for each in excluded)
+        fixes = dict.fromkeys(f"{each.reason}: {fix_for(run.spec, each)}." for each in excluded)
         advice = " ".join(f"{each[0].upper()}{each[1:]}" for each in [*fixes][:MOST_LISTED])
         raise PartitionsLeftOut(
             f"pipeline {run.spec.name!r}: the healthy partitions are published, these are not: "
@@ -159,7 +159,7 @@ def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:
 
 def _chunks_missing(run: Run, plan: Plan, missing: Sequence[int]) -> ChunksMissing:
     """Return the error that names the offsets of a plan that are not in the lake."""
-    starts, ends = bounds([plan.chunks[number] for number in missing])
+    starts, ends = window_bounds([plan.chunks[number] for number in missing])
     parts = [
         f"{topic}-{p} [{start}, {ends[topic][p]})"
         for topic in sorted(starts)

@@ -17,7 +17,7 @@ from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.committed_files import committed_parts
 from tidegate.lake.plans import Frozen
-from tidegate.runs.client_options import effective
+from tidegate.runs.client_options import effective_settings
 from tidegate.runs.run import OpenRun, Run
 
 FORMAT = 1
@@ -93,7 +93,8 @@ def details(
         "topics": topics,
         "broker": problem,
         "settings": {
-            name: each.to_json() for name, each in effective(run.spec, run.kafka, {}).items()
+            name: each.to_json()
+            for name, each in effective_settings(run.spec, run.kafka, {}).items()
         },
     }
 

@@ -229,10 +229,10 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
         for attempt, error in outcomes.unknown.items()
         if attempt.chunk not in outcomes.sealed
     }
-    return compared(opened, Kept(plan, outcomes.sealed, unproven, staged))
+    return compare_decodings(opened, Kept(plan, outcomes.sealed, unproven, staged))
 
 
-def compared(opened: OpenRun[Run], kept: Kept) -> Kept:
+def compare_decodings(opened: OpenRun[Run], kept: Kept) -> Kept:
     """Return what is kept, with the sealed chunks whose decoding contradicts that of live rows.
 
     Which rows are live may change with each commit.

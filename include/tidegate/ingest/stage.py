@@ -102,7 +102,7 @@ def _stage(
     """
     failures: list[TidegateError] = []
     # For a partition that has no leader now, the epoch of the plan's survey is used.
-    epochs = plans.noted_epochs(opened.note(plan)) | truncation.of_survey(before)
+    epochs = plans.noted_epochs(opened.note(plan)) | truncation.survey_epochs(before)
     try:
         try:
             if len(started) < len(plan.chunks):

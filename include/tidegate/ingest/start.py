@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from tidegate.core.boundaries import milliseconds
+from tidegate.core.boundaries import to_milliseconds
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
@@ -52,7 +52,7 @@ def start_offsets(
     if start.timestamps is not None:
         _refuse_unnamed(run.spec, "start.timestamps", start.timestamps, new)
     _refuse_future(run.spec, start, new)
-    times = {t: {p: milliseconds(_time(start, t, p)) for p in new[t]} for t in new}
+    times = {t: {p: to_milliseconds(_time(start, t, p)) for p in new[t]} for t in new}
     return _or_otherwise(run.spec, start, new, run.kafka.offsets_since(times))
 
 

@@ -6,12 +6,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tidegate.core import partition
 from tidegate.core.cluster_answers import iso
 from tidegate.core.cursor import Watermarks
-from tidegate.core.draft import problems
+from tidegate.core.draft import topic_problems
 from tidegate.core.entries import Gap
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import Document
@@ -22,19 +22,19 @@ from tidegate.ingest import truncation
 from tidegate.lake import decodings, plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.committed_files import CommittedFile, live_files
-from tidegate.lake.ledger import LastEntry, Ledger, existing, last_entry
+from tidegate.lake.ledger import LastEntry, Ledger, last_entry, read_existing
 from tidegate.lake.plan_work import open_attempts
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.spec_protocol import IngestSpec
-from tidegate.runs.topics import recorded, resolved
+from tidegate.runs.topics import recorded_topics, resolve_topics
 
 FORMAT = 1
 
 
 def lake_files(spec: IngestSpec, store: Store) -> list[CommittedFile]:
     """List the files of the lake (contract: `files --json`)."""
-    return live_files(store, existing(store, spec.name))
+    return live_files(store, read_existing(store, spec.name))
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ def read_state(
     fold = Ledger(store, spec.name).fold
 
     def without_broker(problem: str, *, unreachable: bool = False) -> PipelineState:
-        topics = recorded(spec, fold).topics
+        topics = recorded_topics(spec, fold).topics
         return PipelineState(store, fold, topics, fold.topic_ids, {}, problem, unreachable)
 
     if down:
         return without_broker(down)
     try:
-        topics = resolved(spec, kafka, fold).topics
+        topics = resolve_topics(spec, kafka, fold).topics
         seen = kafka.survey(topics, spec.isolation)
         states = truncation.topic_states(kafka, store, fold, seen, topics, spec.assign)
         seen = seen.only(spec.assign)
@@ -83,7 +83,7 @@ def read_state(
     for topic in topics:
         if fold.topic_ids.get(topic) not in (None, seen.topic_ids.get(topic)):
             watermarks.pop(topic, None)  # its offsets are not those of the ledger
-    excluded = [each for topic, now in states.items() for each in problems(fold, topic, now)]
+    excluded = [each for topic, now in states.items() for each in topic_problems(fold, topic, now)]
     topic_ids = {**seen.topic_ids, **fold.topic_ids}
     return PipelineState(store, fold, topics, topic_ids, watermarks, None, excluded=tuple(excluded))
 
@@ -175,6 +175,7 @@ class IngestStatus(Document):
     by topic and reason, the rows that do not fit their schema.
     """
 
+    kind: ClassVar[str] = "ingest"
     format: int = FORMAT
     pipeline: str
     topics: Mapping[str, TopicStatus]
@@ -225,7 +226,7 @@ def read_ingest_status(
 def _hanging(state: PipelineState, open_since: Mapping[tuple[str, int], int]) -> Iterator[LeftOut]:
     for topic, marks in state.watermarks.items():
         since = {p: at for (name, p), at in open_since.items() if name == topic}
-        yield from partition.hanging(topic, marks, since, time.time() * 1000)
+        yield from partition.hanging_problems(topic, marks, since, time.time() * 1000)
 
 
 def _unfinished(store: Store, fold: Fold) -> list[Unfinished]:

@@ -20,13 +20,13 @@ FORMAT = 1
 IntervalsOf = Mapping[str, Mapping[int, tuple[CoverageInterval, ...]]]
 
 
-def coverage(spec: IngestSpec, store: Store, kafka: Kafka) -> dict[str, Any]:
+def read_coverage(spec: IngestSpec, store: Store, kafka: Kafka) -> dict[str, Any]:
     """Return every partition's intervals (contract: `coverage --json`).
 
     From `expires_at` on, the first unseen record may be deleted. Null if that is unknown.
     """
     state = read_state(spec, store, kafka)
-    found = intervals(state)
+    found = coverage_intervals(state)
     expire = kafka.expiries(_first_unseen(found), spec.isolation) if state.watermarks else {}
     return {
         "format": FORMAT,
@@ -48,7 +48,7 @@ def coverage(spec: IngestSpec, store: Store, kafka: Kafka) -> dict[str, Any]:
     }
 
 
-def intervals(state: PipelineState) -> IntervalsOf:
+def coverage_intervals(state: PipelineState) -> IntervalsOf:
     """Return the intervals of each partition that the ledger or the broker knows, by topic."""
     recorded = _recorded(state.fold)
     found: dict[str, dict[int, tuple[CoverageInterval, ...]]] = {}

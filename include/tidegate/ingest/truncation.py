@@ -82,7 +82,7 @@ def _cut(kafka: Kafka, seen: Survey, epochs: Partitions) -> dict[tuple[str, int]
     return dict(kafka.epoch_ends(ended))
 
 
-def of_survey(seen: Survey) -> dict[tuple[str, int], int]:
+def survey_epochs(seen: Survey) -> dict[tuple[str, int], int]:
     """Return the leader epochs of a survey."""
     return {
         (t, p): epoch for t, each in seen.identities.items() for p, epoch in each.epochs.items()

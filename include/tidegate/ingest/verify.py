@@ -23,7 +23,7 @@ from tidegate.core.wording import counted
 from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
 from tidegate.lake import audit, footers, placing, plans
 from tidegate.lake.attempts import Manifest
-from tidegate.lake.footers import opened_committed
+from tidegate.lake.footers import open_committed
 from tidegate.lake.ledger import Ledger, refuse_absent
 from tidegate.lake.store_protocol import Listed, Store
 from tidegate.runs.findings import Findings
@@ -96,7 +96,7 @@ class _Now:
         self._look()
 
     def _look(self) -> None:
-        self.waiting = set(placing.unplaced(self.store, self.fold))
+        self.waiting = set(placing.unplaced_commits(self.store, self.fold))
         self.seen: Survey | None = None
         if self._kafka and self.fold.live:
             live = self.fold.live.values()
@@ -362,7 +362,7 @@ def _records(batches: Iterable[pyarrow.RecordBatch], r: OffsetRange) -> Iterator
 
 def _batches(store: Store, file: LakeFile, most: int) -> Iterator[pyarrow.RecordBatch]:
     path = file.final if store.size(file.final) is not None else file.path
-    with opened_committed(store, path) as opened:
+    with open_committed(store, path) as opened:
         parquet = pq.ParquetFile(opened, page_checksum_verification=True)
         yield from parquet.iter_batches(batch_size=most, columns=[*columns.NAMES])
 

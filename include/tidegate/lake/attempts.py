@@ -236,7 +236,7 @@ def check_attempt(
         if parquet.undecodable:
             undecodable.setdefault(file.topic, Counter()).update(parquet.undecodable)
     rows = sum(file.rows for file, _ in staged)
-    found, wrong = accounting.collect(window, staged)
+    found, wrong = accounting.collect_offsets(window, staged)
     if rows != done["rows"]:
         wrong.append(f"Spark counted {done['rows']} rows, the files hold {rows}")
     if wrong:
@@ -245,7 +245,7 @@ def check_attempt(
             + "; ".join(wrong[:5]),
             complaints=len(wrong),
         )
-    holes = accounting.holes(window, found)
+    holes = accounting.find_holes(window, found)
     return Manifest(
         attempt=attempt,
         files=tuple(sorted((file for file, _ in staged), key=lambda file: file.order)),
@@ -276,7 +276,9 @@ def _read(store: Store, plan: Plan, attempt: Attempt) -> Iterator[tuple[LakeFile
 
     listed, fields = [], plan.parquet.fields
     for each in store.objects(attempt.directory):
-        if of_file := parquet_settings.staged(each.path.removeprefix(attempt.directory), fields):
+        if of_file := parquet_settings.staged_directories(
+            each.path.removeprefix(attempt.directory), fields
+        ):
             listed.append((of_file[0].removeprefix("topic="), of_file[1:], each))
     added = {topic: each.columns for topic, each in decoding.decodings_of_plan(plan).items()}
     read = store.each(
@@ -304,7 +306,7 @@ def _prove(
     provable, lost = [], set()
     for r, found in holes.items():
         for hole in found:
-            if accounting.expired_part(hole, log_starts[r.topic].get(r.partition, 0)):
+            if accounting.has_expired_part(hole, log_starts[r.topic].get(r.partition, 0)):
                 lost.add(hole)
             else:
                 provable.append(hole)

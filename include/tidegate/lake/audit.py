@@ -30,14 +30,14 @@ def read_ledger(store: Store, pipeline: str, add: Add) -> tuple[Fold, dict[int, 
 
     Each entry must be one that may follow from those before it, each checkpoint their sum.
     """
-    made = set(checkpoints.numbers(store))
+    made = set(checkpoints.checkpoint_numbers(store))
     waiting: dict[int, set[int]] = {}
     commits: dict[int, Commit] = {}
 
     def check_checkpoint(fold: Fold) -> None:
         if fold.n in made:
             made.remove(fold.n)
-            found, waiting[fold.n] = checkpoints.differences(store, pipeline, fold)
+            found, waiting[fold.n] = checkpoints.checkpoint_differences(store, pipeline, fold)
             for what in found:
                 add(f"{what}; delete it: the ledger is read without it", checkpoint=fold.n)
 
@@ -54,7 +54,7 @@ def read_ledger(store: Store, pipeline: str, add: Add) -> tuple[Fold, dict[int, 
     for n in sorted(made):
         if store.size(layout.checkpoint(n)) is not None and n > fold.n:
             add(f"a checkpoint of entry {n}, and the ledger ends at {fold.n}", checkpoint=n)
-    unplaced = placing.unplaced(store, fold)
+    unplaced = placing.unplaced_commits(store, fold)
     for n, listed in waiting.items():
         if forgotten := [m for m in unplaced if m <= n and m not in listed]:
             what = f"the checkpoint takes commit #{forgotten[0]} for placed, and it is not"

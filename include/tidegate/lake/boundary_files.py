@@ -29,7 +29,7 @@ class Neighbours:
         return self.below.offsets.get(partition, 0) if self.below else 0
 
 
-def neighbours(store: Store, topic_id: str, timestamp: int) -> Neighbours:
+def neighbouring_boundaries(store: Store, topic_id: str, timestamp: int) -> Neighbours:
     """Return the boundaries that are frozen at or next to a timestamp (ms since the epoch)."""
     frozen = _timestamps(store, topic_id)
     if timestamp in frozen:

@@ -15,10 +15,10 @@ DUE = 500
 logger = logging.getLogger(__name__)
 
 
-def make(store: Store, pipeline: str, ledger: Ledger) -> int:
+def make_checkpoint(store: Store, pipeline: str, ledger: Ledger) -> int:
     """Write the state of a ledger that was just read as a checkpoint. Return its size in bytes."""
     fold = ledger.fold
-    waiting = [*placing.unplaced(store, fold), *placing.recent_replacements(store, fold)]
+    waiting = [*placing.unplaced_commits(store, fold), *placing.recent_replacements(store, fold)]
     size = checkpoints.write_checkpoint(store, pipeline, fold, waiting=waiting)
     ledger.checkpoint = fold.n
     return size
@@ -32,7 +32,7 @@ def make_if_due(store: Store, pipeline: str, ledger: Ledger) -> None:
     if ledger.fold.n - ledger.checkpoint < DUE:
         return
     try:
-        size = make(store, pipeline, ledger)
+        size = make_checkpoint(store, pipeline, ledger)
     except (TidegateError, OSError) as error:
         logger.warning("%s: no checkpoint could be written: %s", pipeline, error)
     else:

@@ -32,13 +32,13 @@ def write_checkpoint(store: Store, pipeline: str, fold: Fold, *, waiting: list[i
     `waiting` are the live commits that are not all in place now, and those whose replaced files a
     late copy may still put back.
     """
-    lines = checkpoint.lines(fold)
+    lines = checkpoint.commit_lines(fold)
     path = layout.checkpoint_commits(fold.n)
     if not store.create(path, lines):  # another release left them, or they were changed
         store.delete(layout.checkpoint(fold.n))
         store.delete(path)
         store.create(path, lines)
-    whole = checkpoint.head(replace(fold, waiting=set(waiting)))
+    whole = checkpoint.fold_head(replace(fold, waiting=set(waiting)))
     form = {
         "format": FORMAT,
         "pipeline": pipeline,
@@ -54,17 +54,17 @@ def write_checkpoint(store: Store, pipeline: str, fold: Fold, *, waiting: list[i
 
 def _remove_old(store: Store) -> None:
     """Delete all but the newest, and the lines of older ones that a killed writer has left."""
-    heads = numbers(store)
+    heads = checkpoint_numbers(store)
     for n in heads[:-KEPT]:
         store.delete(layout.checkpoint(n))  # first, so that no head is without its lines
-    for n in numbers(store, ".commits"):
+    for n in checkpoint_numbers(store, ".commits"):
         if len(heads) >= KEPT and n < heads[-KEPT]:
             store.delete(layout.checkpoint_commits(n))
 
 
 def latest_checkpoint(store: Store, pipeline: str) -> Fold | None:
     """Return the fold of the newest checkpoint that can be read. Others are skipped."""
-    for n in reversed(numbers(store)):
+    for n in reversed(checkpoint_numbers(store)):
         path = layout.checkpoint(n)
         try:
             fold = json_documents.read_document(
@@ -78,13 +78,13 @@ def latest_checkpoint(store: Store, pipeline: str) -> Fold | None:
     return None
 
 
-def numbers(store: Store, ending: str = ".json") -> list[int]:
+def checkpoint_numbers(store: Store, ending: str = ".json") -> list[int]:
     """Return the numbers of the entries that have checkpoints."""
     split = [posixpath.splitext(name) for name in store.names(layout.CHECKPOINTS)]
     return sorted(int(n) for n, end in split if end == ending and n.isdecimal())
 
 
-def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set[int]]:
+def checkpoint_differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set[int]]:
     """Return how the checkpoint of entry `fold.n` differs from `fold`, and its unplaced commits.
 
     A checkpoint may have the digest of its own content, and wrong content.
@@ -98,14 +98,14 @@ def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set
         )
         if form is None:
             return [], everything  # deleted meanwhile, as the oldest
-        kept, expected = form["fold"], checkpoint.head(fold)
+        kept, expected = form["fold"], checkpoint.fold_head(fold)
         found = [
             f"the checkpoint {where} has another `{name}` than the entries 1 to {fold.n} add up to"
             for name in sorted(kept.keys() | expected.keys())
             if name != "waiting"  # what was placed since is no difference
             and canonical.encode(kept.get(name)) != canonical.encode(expected.get(name))
         ]
-        lines = canonical.digest(checkpoint.lines(fold))
+        lines = canonical.digest(checkpoint.commit_lines(fold))
         if form["commits"]["sha256"] != lines:
             found.append(f"the checkpoint {where} names other live commits than there are")
         data = store.get(form["commits"]["path"])

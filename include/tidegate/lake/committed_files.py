@@ -11,7 +11,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.locations import without_scheme
 from tidegate.core.offsets import Window
 from tidegate.lake import attempts
-from tidegate.lake.placing import is_live, unplaced
+from tidegate.lake.placing import is_live, unplaced_commits
 from tidegate.lake.store_protocol import Store
 
 
@@ -65,7 +65,7 @@ class CommittedFile(TypedDict):
 
 def live_files(store: Store, fold: Fold) -> list[CommittedFile]:
     """List every file of the lake, each row exactly once."""
-    return [live_file(store, fold, *each) for each in located(store, fold)]
+    return [live_file(store, fold, *each) for each in locate_files(store, fold)]
 
 
 def live_file(store: Store, fold: Fold, n: int, file: LakeFile, path: str) -> CommittedFile:
@@ -102,16 +102,16 @@ def files_over(
         wanted.setdefault(topic_ids[r.topic], {})[r.partition] = r.start, r.end
     return [
         (file, path)
-        for n, file, path in located(store, fold, fold.commits_over(window, topic_ids))
+        for n, file, path in locate_files(store, fold, fold.commits_over(window, topic_ids))
         if file.overlaps(wanted.get(fold.live[n].topic_ids[file.topic], {}))
     ]
 
 
-def located(
+def locate_files(
     store: Store, fold: Fold, commits: Iterable[int] | None = None
 ) -> Iterator[tuple[int, LakeFile, str]]:
     """Yield each live file of some commits, else of all: the commit, the file, where it lies."""
-    waiting = set(unplaced(store, fold))
+    waiting = set(unplaced_commits(store, fold))
     for n, files in files_of_each(store, fold, fold.live if commits is None else commits):
         for file in files:
             yield n, file, file.path if n in waiting else file.final

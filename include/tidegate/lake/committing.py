@@ -33,7 +33,7 @@ from tidegate.errors import (
 from tidegate.lake import attempts, decodings
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.placing import finalise_each, unplaced
+from tidegate.lake.placing import finalise_each, unplaced_commits
 from tidegate.lake.plan_work import gather_work
 from tidegate.lake.store_protocol import Listed, Store
 
@@ -70,7 +70,7 @@ def commit(
                 "is then staged again"
             )
     store.check_placing([(f.path, f.final, f.size) for f in manifest.files])
-    while isinstance(outcome := append(ledger, entry, run=run), Unchecked):
+    while isinstance(outcome := append_entry(ledger, entry, run=run), Unchecked):
         wrong = decodings.chunk_contradictions(store, ledger.fold, plan, [attempt.chunk])
         if wrong:
             raise decodings.chunk_refusal(plan, attempt.chunk, wrong[attempt.chunk])
@@ -116,7 +116,7 @@ def commit_entry(
     )
 
 
-def append(ledger: Ledger, entry: Commit, *, run: str) -> Appended | Verdict:
+def append_entry(ledger: Ledger, entry: Commit, *, run: str) -> Appended | Verdict:
     """Append the entry of an attempt whose manifest is in the lake."""
     faults.point("publish.before")
     outcome = ledger.append(entry, run=run)
@@ -163,7 +163,10 @@ def publish_sealed(
         logger.error("plan %s: %s", plan.id, other)
     commits = commits_of(ledger.fold, plan)
     # The new commits cannot be in place yet: no listing for them.
-    waiting = [*unplaced(store, ledger.fold, among=set(commits.values()).difference(new)), *new]
+    waiting = [
+        *unplaced_commits(store, ledger.fold, among=set(commits.values()).difference(new)),
+        *new,
+    ]
 
     def files(n: int, entry: Commit) -> Sequence[LakeFile] | None:
         known = sealed.get(entry.chunk) if n in new else None

@@ -38,7 +38,7 @@ class Outcome:
         return self.winners == 1
 
 
-def compete(stores: Sequence[Store]) -> Outcome:
+def compete_for_names(stores: Sequence[Store]) -> Outcome:
     """Let each store create the same name at the same time, round after round.
 
     The stores are one place, opened once for each rival. Nothing is left behind.
@@ -74,7 +74,7 @@ def _round(stores: Sequence[Store], pool: ThreadPoolExecutor, size: int) -> int:
     return max(len(won), 2) if won and won != [kept] else len(won)
 
 
-def record(store: Store, outcome: Outcome) -> None:
+def record_unsafe_store(store: Store, outcome: Outcome) -> None:
     """Record that the store failed: no further ledger entry is created there."""
     form = {
         "format": FORMAT,

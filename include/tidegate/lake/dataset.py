@@ -17,7 +17,7 @@ from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.lake import decodings, footers, views
 from tidegate.lake.bucket_kinds import buckets_of
-from tidegate.lake.committed_files import CommittedFile, live_file, located
+from tidegate.lake.committed_files import CommittedFile, live_file, locate_files
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.store_protocol import Store
 
@@ -55,7 +55,7 @@ class Lake:
         self.name = name
         self._store = store
         self._located = [
-            each for each in located(store, fold) if topic is None or each[1].topic == topic
+            each for each in locate_files(store, fold) if topic is None or each[1].topic == topic
         ]
         if is_past:
             _refuse_deleted(store, [path for _, _, path in self._located])
@@ -141,10 +141,10 @@ class Lake:
         """
         named = f'\nthe lake is the view lake, or "{self.name}"'
         view = self.dataset()
-        return query({self.name: view, "lake": view}, sql, hint=named)
+        return run_query({self.name: view, "lake": view}, sql, hint=named)
 
 
-def query(
+def run_query(
     views: Mapping[str, Any], sql: str, *, hint: str = ""
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the names of the columns and the rows of SQL of DuckDB over datasets or tables.
@@ -211,7 +211,7 @@ def _text_of_intervals(kind: Any) -> str:
             parts = dict(kind.children)
             return f"MAP({', '.join(_text_of_intervals(parts[n]) for n in ('key', 'value'))})"
         case "struct":
-            inner = (f"{views.quoted_text(n)} {_text_of_intervals(k)}" for n, k in kind.children)
+            inner = (f"{views.quote_text(n)} {_text_of_intervals(k)}" for n, k in kind.children)
             return f"STRUCT({', '.join(inner)})"
     return str(kind)
 

@@ -15,7 +15,7 @@ from tidegate.lake import plans
 from tidegate.lake.store_protocol import Store
 
 
-def declared(
+def declared_decodings(
     name: str,
     by_topic: Mapping[str, Decoding],
     store: Store,
@@ -34,7 +34,7 @@ def declared(
         if new is not None:
             found[topic] = new
         for old in _of_topic(store, fold, topic, replaces, but=new):
-            wrong += [f"decode.{topic}: {each}" for each in decoding.changes(old, new)]
+            wrong += [f"decode.{topic}: {each}" for each in decoding.decoding_changes(old, new)]
     if wrong:
         wrong = list(dict.fromkeys(wrong))
         raise ConfigurationError(
@@ -93,7 +93,7 @@ def decoded_columns(store: Store, fold: Fold, topics: Iterable[str]) -> Fields:
     for topic in topics:
         for each in _of_topic(store, fold, topic):
             try:
-                found = schema.union(found, each.columns)
+                found = schema.merge_columns(found, each.columns)
             except SchemaError as error:
                 raise ConfigurationError(
                     f"decoded columns, those of topic {topic!r} among them, do not fit together: "

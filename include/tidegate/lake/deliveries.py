@@ -13,7 +13,7 @@ from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.json_codec import StoredDocument
 from tidegate.core.judge import Verdict
 from tidegate.core.plan import Plan
-from tidegate.core.work import delivered
+from tidegate.core.work import delivery_state
 from tidegate.errors import LakeDamaged
 from tidegate.lake import committing, json_documents
 from tidegate.lake.attempts import Attempt
@@ -67,9 +67,9 @@ class Delivery(StoredDocument):
         return {"format": FORMAT, "chunk": 0, **super().to_json()}
 
 
-def sealed(store: Store, plan: Plan, fold: Fold) -> Delivery | None:
+def sealed_delivery(store: Store, plan: Plan, fold: Fold) -> Delivery | None:
     """Return the delivery of the attempt that holds the claim of a plan, if it is complete."""
-    claim = delivered(fold, plan.id).claim
+    claim = delivery_state(fold, plan.id).claim
     return read_delivery(store, Attempt(plan.id, 0, claim.attempt)) if claim else None
 
 
@@ -107,7 +107,7 @@ def commit_delivery(
         broken_order=delivery.broken_order,
         columns=plan.columns if is_first else None,
     )
-    return committing.append(ledger, entry, run=run)
+    return committing.append_entry(ledger, entry, run=run)
 
 
 def sent_contents(store: Store, fold: Fold, names: Collection[str]) -> dict[str, tuple[int, str]]:

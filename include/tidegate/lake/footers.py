@@ -151,7 +151,7 @@ def rows_within(
 
 
 @contextmanager
-def opened_committed(store: Store, path: str) -> Iterator[IO[bytes]]:
+def open_committed(store: Store, path: str) -> Iterator[IO[bytes]]:
     """Open a Parquet file of a commit. LakeDamaged if it cannot be read as one."""
     try:
         with store.open(path) as file, _as_wrong(store, path):

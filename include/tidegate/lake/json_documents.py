@@ -37,12 +37,12 @@ def read_same(store: Store, path: str, sha256: str, read_form: Callable[[Any], T
 
 def _read(data: bytes, uri: str, read_form: Callable[[Any], T], number: int) -> T:
     try:
-        return read_form(loads(data, uri, number))
+        return read_form(load_json(data, uri, number))
     except MALFORMED as error:
         raise LakeDamaged(f"{uri} cannot be read: {error!r}; restore it from a copy") from None
 
 
-def loads(data: bytes, uri: str, number: int = FORMAT) -> Any:
+def load_json(data: bytes, uri: str, number: int = FORMAT) -> Any:
     """Return the JSON of a document. OtherFormat if its format is not `number`.
 
     Raises one of MALFORMED for bytes that are no JSON, and for a document without a format.

@@ -114,7 +114,7 @@ class Ledger:
         self._checked = self.fold.n, self.fold.digest
 
     def mark_placed(self, n: int) -> None:
-        """Note that the files of a commit are in place: `placing.unplaced` need not look.
+        """Note that the files of a commit are in place: `placing.unplaced_commits` need not look.
 
         A commit that replaces files is looked at again: a late copy may put those back.
         """
@@ -199,7 +199,7 @@ class Ledger:
     def _parsed(self, data: bytes) -> Entry:
         n = self.fold.n + 1
         uri = self._store.uri(layout.entry(n))
-        form: Mapping[str, Any] = json_documents.loads(data, uri)
+        form: Mapping[str, Any] = json_documents.load_json(data, uri)
         if (form["n"], form["pipeline"]) != (n, self._pipeline):
             raise ValueError(f"it says number {form['n']} of pipeline {form['pipeline']!r}")
         if form["previous"] != self.fold.digest:
@@ -258,7 +258,7 @@ def as_of(store: Store, pipeline: str, at: int | datetime) -> Fold:
 
     The time is that of the writers' clocks. ConfigurationError for an entry that there is not.
     """
-    last = existing(store, pipeline).n
+    last = read_existing(store, pipeline).n
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise ConfigurationError(f"the time {at} has no zone")
@@ -274,7 +274,7 @@ def _numbers(names: Iterable[str]) -> list[int]:
     return [int(n) for name in names if (n := name[:20]).isdecimal()]
 
 
-def existing(store: Store, pipeline: str) -> Fold:
+def read_existing(store: Store, pipeline: str) -> Fold:
     """Return the state of a ledger. ConfigurationError if it is empty."""
     fold = Ledger(store, pipeline).fold
     refuse_absent(store, fold)

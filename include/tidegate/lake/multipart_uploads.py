@@ -28,21 +28,23 @@ def open_uploads(store: Store) -> list[Upload]:
     return sorted(buckets_of(store.url).open_uploads(store.url, _WRITTEN))
 
 
-def abort(store: Store, *, before: datetime, in_progress: Collection[str] = ()) -> list[Upload]:
+def abort_uploads(
+    store: Store, *, before: datetime, in_progress: Collection[str] = ()
+) -> list[Upload]:
     """Abort the uploads that were started before a time; return them.
 
     Those of sealed attempts and of the attempt directories `in_progress` are kept.
     """
     due = [upload for upload in open_uploads(store) if upload.started < before]
-    attempts = {_attempt_of(upload) for upload in due} - set(in_progress)
+    attempts = {attempt_of(upload) for upload in due} - set(in_progress)
     unsealed = {each for each in attempts if not _is_sealed(store, each)}
-    due = [upload for upload in due if _attempt_of(upload) in unsealed]
+    due = [upload for upload in due if attempt_of(upload) in unsealed]
     if due:
         buckets_of(store.url).abort_uploads(store.url, due)
     return due
 
 
-def _attempt_of(upload: Upload) -> str:
+def attempt_of(upload: Upload) -> str:
     """Return the directory of the attempt that started an upload. Empty for a copy."""
     found = _ATTEMPT.match(upload.path)
     return found[1] if found else ""

@@ -105,7 +105,7 @@ def roll_forward(
     are added to `failures` and stop no other commit, except OtherFormat.
     """
     failures = [] if failures is None else failures
-    unfinished = unplaced(store, ledger.fold)
+    unfinished = unplaced_commits(store, ledger.fold)
     for n in unfinished:
         logger.warning("commit #%d was not in place; placing its files now", n)
     done = finalise_each(store, ledger, unfinished, failures)
@@ -122,7 +122,7 @@ def roll_forward(
     return done
 
 
-def unplaced(store: Store, fold: Fold, among: Collection[int] | None = None) -> list[int]:
+def unplaced_commits(store: Store, fold: Fold, among: Collection[int] | None = None) -> list[int]:
     """Return the live commits, or those of them in `among`, that are not known to be in place."""
     asked = fold.waiting if among is None else fold.waiting.intersection(among)
     waiting = sorted(n for n in asked if n in fold.live)

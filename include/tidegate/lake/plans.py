@@ -114,7 +114,7 @@ def unfinished_ids(store: Store) -> list[str]:
     return [name for name in store.names(layout.UNFINISHED) if not name.startswith(".")]
 
 
-def finish(store: Store, plan_id: str) -> None:
+def finish_plan(store: Store, plan_id: str) -> None:
     """Record that nothing of a plan is left to commit."""
     store.delete(layout.unfinished(plan_id))
 

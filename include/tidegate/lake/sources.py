@@ -21,12 +21,12 @@ from tidegate.lake.store_protocol import SourceFiles
 
 __all__ = [
     "Listing",
-    "beginning",
     "changed_files",
-    "compressed_otherwise",
-    "content",
-    "explained",
-    "listing",
+    "compression_complaint",
+    "digest_content",
+    "explain_columns",
+    "list_source",
+    "read_beginning",
     "read_footers",
     "with_long_lines",
 ]
@@ -51,7 +51,7 @@ class Listing:
     settles_in: int | None = None
 
 
-def listing(source: SourceFiles, *, settle: int, now: datetime | None = None) -> Listing:
+def list_source(source: SourceFiles, *, settle: int, now: datetime | None = None) -> Listing:
     """List the files of a source. SourceUnavailable if there is no such root.
 
     Names with a part that begins with a dot or an underscore are skipped: Spark and others mark
@@ -118,7 +118,7 @@ def _judged(
     return replace(file, rows=footer.rows)
 
 
-def explained(source: SourceFiles, file: LeftOutFile) -> LeftOutFile:
+def explain_columns(source: SourceFiles, file: LeftOutFile) -> LeftOutFile:
     """Return a Parquet file that Spark could not read, with the columns that Spark does not know.
 
     Such a file may be valid. Spark's own errors do not say which column it is.
@@ -156,7 +156,7 @@ def _unknown_to_spark(column: pq.ColumnSchema) -> str | None:
     return None
 
 
-def beginning(source: SourceFiles, name: str, size: int) -> bytes:
+def read_beginning(source: SourceFiles, name: str, size: int) -> bytes:
     """Return at most so many bytes of a file's beginning. No bytes if it cannot be read now."""
     try:
         with source.open(name) as file:
@@ -165,7 +165,7 @@ def beginning(source: SourceFiles, name: str, size: int) -> bytes:
         return b""
 
 
-def content(source: SourceFiles, name: str) -> str | None:
+def digest_content(source: SourceFiles, name: str) -> str | None:
     """Return the SHA-256 of a file's content. None where its etag is of the content.
 
     SourceUnavailable if it cannot be read now.
@@ -186,7 +186,7 @@ def content(source: SourceFiles, name: str) -> str | None:
 
 def changed_files(source: SourceFiles, files: Sequence[SourceFile]) -> list[str]:
     """Return the names of files that are gone, or are not what they were when planned."""
-    listed = listing(source, settle=0)  # a file that was touched by a clock ahead is young
+    listed = list_source(source, settle=0)  # a file that was touched by a clock ahead is young
     now = {file.name: (file.size, file.etag) for file in (*listed.files, *listed.young)}
     return [file.name for file in files if now.get(file.name) != (file.size, file.etag)]
 
@@ -272,7 +272,7 @@ _FOREIGN = {
 """By the ending of a name: how a file begins that is not in Hadoop's form of a codec."""
 
 
-def compressed_otherwise(source: SourceFiles, name: str) -> str | None:
+def compression_complaint(source: SourceFiles, name: str) -> str | None:
     """Return why a compressed file of text cannot be read by Hadoop. None if it may be.
 
     Hadoop takes other forms for lengths, and would ask for more memory than there is.
@@ -281,7 +281,7 @@ def compressed_otherwise(source: SourceFiles, name: str) -> str | None:
     if ending not in _FOREIGN:
         return None
     begins, codec, what = _FOREIGN[ending]
-    if beginning(source, name, len(begins)) != begins:
+    if read_beginning(source, name, len(begins)) != begins:
         return None
     return f"{what}, not in Hadoop's form of {codec}: write it with gzip or zstd"
 

@@ -61,7 +61,7 @@ class ObjectStore:
 
     def open(self, path: str) -> IO[bytes]:
         with as_lake_errors(self.url):
-            return reader(self._store, path, errors=lambda: as_lake_errors(self.url))
+            return open_object(self._store, path, errors=lambda: as_lake_errors(self.url))
 
     def read(self, path: str, start: int, end: int) -> bytes:
         with as_lake_errors(self.url), as_damage(self.uri(path)):
@@ -148,7 +148,7 @@ class ObjectStore:
         return locations.native_url(self.uri(path))
 
 
-def reader(
+def open_object(
     store: Obstore, path: str, *, errors: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> IO[bytes]:
     """Open an object of any obstore for random reads, each of them within `errors()`."""
@@ -164,7 +164,7 @@ def open_store(lake: str, pipeline: str) -> Store:
             raise ConfigurationError(f"lake {lake!r}: a file URL is file:///and/a/path")
         return LocalStore(Path(directory) / pipeline)
     url = f"{lake.rstrip('/')}/{pipeline}"
-    if strange := locations.unsafe(url):
+    if strange := locations.unsafe_characters(url):
         raise ConfigurationError(f"lake {lake!r}: a URL here has no {' '.join(map(repr, strange))}")
     try:
         return ObjectStore(url, buckets_of(url).open(url))
@@ -186,7 +186,7 @@ class FileSource:
 
     def open(self, name: str) -> IO[bytes]:
         with self._reading(name):
-            return reader(self._store, name, errors=lambda: self._reading(name))
+            return open_object(self._store, name, errors=lambda: self._reading(name))
 
     @cached_property
     def _store(self) -> Obstore:

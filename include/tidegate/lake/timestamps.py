@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import OffsetRange
-from tidegate.lake.committed_files import located
-from tidegate.lake.footers import opened_committed
+from tidegate.lake.committed_files import locate_files
+from tidegate.lake.footers import open_committed
 from tidegate.lake.store_protocol import Store
 
 _COLUMNS = ["partition", "offset", "timestamp"]
@@ -36,7 +36,7 @@ def first_since(
         return found
     files = [
         (file, path)
-        for n, file, path in located(store, fold, commits)
+        for n, file, path in locate_files(store, fold, commits)
         if fold.live[n].topic_ids[file.topic] == topic_id
         and any(map(file.overlaps, spans.values()))
     ]
@@ -76,7 +76,7 @@ def _commits_over(fold: Fold, topic_id: str, spans: Iterable[Spans]) -> list[int
 
 def latest_timestamp(store: Store, path: str) -> int:
     """Return the latest timestamp of a file, in microseconds."""
-    with opened_committed(store, path) as file:
+    with open_committed(store, path) as file:
         metadata = pq.read_metadata(file)
     column = metadata.schema.names.index("timestamp")
     groups = (metadata.row_group(n).column(column) for n in range(metadata.num_row_groups))
@@ -89,7 +89,7 @@ def _first_since(
     """Return the first offset of a partition in a file and a span that is at or after a
     timestamp.
     """
-    with opened_committed(store, path) as file:
+    with open_committed(store, path) as file:
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         columns = parquet.read(columns=_COLUMNS)
     late = pc.greater_equal(columns["timestamp"].cast(pyarrow.int64()), microseconds)

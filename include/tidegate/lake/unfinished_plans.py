@@ -45,7 +45,7 @@ def publish_unfinished(
             logger.warning("plan %s: its sealed chunks were not published: %s", plan.id, error)
             continue
         if _is_over(store, ledger.fold, plan):
-            plans.finish(store, plan.id)
+            plans.finish_plan(store, plan.id)
     return ledger.fold.n > before
 
 

@@ -46,7 +46,7 @@ def _duckdb(lake: Directory) -> str:
         )
     place = re.sub(r"[*?\[]", r"[\g<0>]", lake.place)  # a set of one character
     return (
-        f"CREATE OR REPLACE VIEW {quoted_text(lake.name)} AS\nSELECT * FROM read_parquet("
+        f"CREATE OR REPLACE VIEW {quote_text(lake.name)} AS\nSELECT * FROM read_parquet("
         f"{_text(place + '**/*.parquet')},\n"
         "    hive_partitioning = true, union_by_name = true);"
     )
@@ -57,7 +57,7 @@ def _spark(lake: Directory) -> str:
     place = lake.place.replace("\\", "\\\\").replace("'", "\\'")
     exact = ", __globPaths__ 'false'" if re.search(r"[{}\[\]*?\\]", lake.place) else ""
     return (
-        f"CREATE OR REPLACE TEMPORARY VIEW {schema.quoted(lake.name)} (\n  {named},\n"
+        f"CREATE OR REPLACE TEMPORARY VIEW {schema.quote_name(lake.name)} (\n  {named},\n"
         f"  {', '.join(map(str, lake.partitions))}\n) USING parquet "
         f"OPTIONS (path '{place}'{exact});"
     )
@@ -69,13 +69,12 @@ def _trino(lake: Directory) -> str:
     Without the setting of the session, the connector has times in milliseconds.
     """
     named = ",\n  ".join(
-        f"{quoted_text(name)} {_trino_type(kind)}"
-        for name, kind in (*lake.fields, *lake.partitions)
+        f"{quote_text(name)} {_trino_type(kind)}" for name, kind in (*lake.fields, *lake.partitions)
     )
     levels = ", ".join(_text(name) for name, _ in lake.partitions)
     return (
         "SET SESSION hive.timestamp_precision = 'MICROSECONDS';\n"
-        f"CREATE TABLE hive.default.{quoted_text(lake.name)} (\n  {named}\n) "
+        f"CREATE TABLE hive.default.{quote_text(lake.name)} (\n  {named}\n) "
         "WITH (format = 'PARQUET', "
         f"external_location = {_text(lake.place)},\n  partitioned_by = ARRAY[{levels}]);\n"
         f"CALL hive.system.sync_partition_metadata('default', {_text(lake.name)}, 'FULL');"
@@ -95,13 +94,13 @@ def _trino_type(kind: Type) -> str:
     inner = [_trino_type(part.type) for part in kind.parts]
     if kind.name == "struct":
         parts = zip(kind.parts, inner, strict=True)
-        return f"ROW({', '.join(f'{quoted_text(part.name)} {of_part}' for part, of_part in parts)})"
+        return f"ROW({', '.join(f'{quote_text(part.name)} {of_part}' for part, of_part in parts)})"
     if inner:
         return f"{kind.name.upper()}({', '.join(inner)})"
     return _TRINO.get(kind.name, str(kind))
 
 
-def quoted_text(text: str) -> str:
+def quote_text(text: str) -> str:
     return '"{}"'.format(text.replace('"', '""'))
 
 

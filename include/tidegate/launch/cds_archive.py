@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidegate.launch import jars, spark_home
-from tidegate.launch.file_lock import locked
+from tidegate.launch.file_lock import hold_lock
 
 _KEPT = 3  # archives of 170 MB: this one, and those of other environments on the machine
 
@@ -36,7 +36,7 @@ def create_archive() -> Iterator[Path | None]:
     """
     directory = _directory()
     directory.mkdir(parents=True, exist_ok=True)
-    with locked(directory / ".lock"):
+    with hold_lock(directory / ".lock"):
         if find_archive():
             yield None
             return

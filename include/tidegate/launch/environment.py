@@ -7,7 +7,7 @@ import os
 _SECRETS = ("AIRFLOW_CONN_", "AIRFLOW_VAR_", "AIRFLOW__")
 
 
-def withheld() -> dict[str, str]:
+def withheld_variables() -> dict[str, str]:
     """Return Airflow's connections, Variables and settings of this environment, each empty.
 
     Airflow's Spark provider adds to the environment, and can take nothing out of it.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @contextmanager
-def locked(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
+def hold_lock(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Hold a lock file. The kernel releases it when this process ends.
 
     If another process holds it, `waiting` is called once, before this one waits.

@@ -28,7 +28,7 @@ _OPTIMISE_HOT_CODE = (
 )
 
 
-def driver(records: int, conf: Mapping[str, str], *, archived: bool = True) -> str:
+def driver_options(records: int, conf: Mapping[str, str], *, archived: bool = True) -> str:
     """Return the options of a driver that reads or writes about so many records.
 
     `archived`: the archive of classes, if there is one, is of its Spark and jars.

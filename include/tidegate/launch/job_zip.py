@@ -17,7 +17,7 @@ _MODULES = ("__init__", "errors", "faults")
 _PACKAGES = ("core", "settings", "spark")
 
 
-def build() -> Path:
+def build_zip() -> Path:
     """Return the zip for `--py-files`, made if it is missing: one file for each content.
 
     It is in the cache, below `zips`. Its name has the version and the beginning of its SHA-256.

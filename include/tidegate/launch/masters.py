@@ -10,7 +10,7 @@ from tidegate.core.locations import Scheme, schemes_of
 from tidegate.errors import ConfigurationError
 from tidegate.launch import spark_jars, token_settings
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
-from tidegate.launch.submission import CLASS_PATH, PACKAGES, Submission, joined
+from tidegate.launch.submission import CLASS_PATH, PACKAGES, Submission, join_lists
 from tidegate.spark.hadoop_files import LOCAL_FILES, WITHOUT_SHELL
 
 _TASK_TRIES = "spark.task.maxFailures"
@@ -39,13 +39,13 @@ def _for_buckets(given: Submission, scheme: Scheme, spark: SparkConnection) -> S
         raise ConfigurationError(f"Spark connection {spark.id!r}: {error}") from None
     found = [str(path) for path in spark_jars.jar_files(spark.jars, scheme.library, spark.home)]
     conf = {**buckets_of(scheme.example).spark_conf(), **given.conf}
-    fetched = spark_jars.packages(spark.jars, scheme.library, spark.home)
+    fetched = spark_jars.package_coordinates(spark.jars, scheme.library, spark.home)
     # At the end: the archive of classes needs the class path to begin as when it was made.
     theirs = given.env.get(_CLASS_PATH_END) or os.environ.get(_CLASS_PATH_END)
     end = ":".join(filter(None, [*found, theirs]))
     return replace(
         given,
-        conf=joined(conf, PACKAGES, fetched),
+        conf=join_lists(conf, PACKAGES, fetched),
         jars=(*given.jars, *found),
         env={**given.env, **({_CLASS_PATH_END: end} if found else {})},
     )

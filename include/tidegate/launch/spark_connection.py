@@ -79,7 +79,7 @@ class SparkConnection:
     @property
     def line(self) -> str:
         """The minor version of its Spark: "4.0"."""
-        return spark_lines.line(spark_home.version(self.home or spark_home.home())[1])
+        return spark_lines.line_of(spark_home.spark_version(self.home or spark_home.home())[1])
 
 
 LOCAL = SparkConnection("spark_default", "local[*]")

@@ -16,7 +16,7 @@ from tidegate.lake.store_protocol import Store
 from tidegate.launch import token_settings, yarn_cluster
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
-from tidegate.launch.submission import Submission, submission
+from tidegate.launch.submission import Submission, make_submission
 from tidegate.runs.engine_protocol import Application, Ended, Unknown
 from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.answers import LocalAnswers
@@ -72,7 +72,7 @@ class SparkEngine:
 
     def notices(self, store: Store) -> Iterator[str]:
         yield from self.connection.notices
-        yield from yarn_cluster.notices(store, self.connection)
+        yield from yarn_cluster.cluster_notices(store, self.connection)
 
     @contextmanager
     def application(
@@ -91,9 +91,9 @@ class SparkEngine:
             # The process list names the attempt: a driver without its submitter is found by that.
             private = Path(temporary, attempt.name)
             private.mkdir(mode=0o700)
-            options, logins = token_settings.split(self.kafka, private)
+            options, logins = token_settings.split_logins(self.kafka, private)
             whole = replace(job, options={**options, **job.options}, logins=logins)
-            call = submission(
+            call = make_submission(
                 whole, private / "job.json", conf, kafka=self.kafka, spark=self.connection
             )
             call = for_places(call, *places, spark=self.connection)
@@ -111,7 +111,7 @@ class SparkEngine:
     def end(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> Ended | Unknown:
         if why := _unknown(identity):
             return Unknown(why)
-        return yarn_cluster.end(attempt, identity["tag"], store, self.connection.home)
+        return yarn_cluster.end_application(attempt, identity["tag"], store, self.connection.home)
 
     def running(self, identity: Mapping[str, str]) -> Sequence[str]:
         if why := _unknown(identity):
@@ -121,7 +121,7 @@ class SparkEngine:
     def withdraw(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> None:
         if why := _unknown(identity):
             raise ConfigurationError(why)
-        yarn_cluster.withdraw(attempt, store)
+        yarn_cluster.withdraw_job(attempt, store)
 
     def left_behind(self, store: Store, plan_id: str) -> Sequence[str]:
         return yarn_cluster.left_behind(store, plan_id) if self.connection.is_cluster else ()

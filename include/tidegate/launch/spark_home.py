@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tidegate.errors import ConfigurationError
-from tidegate.launch.environment import withheld
+from tidegate.launch.environment import withheld_variables
 
 SPARK_SUBMIT = Path(__file__).with_name("spark-submit.sh")
 _DRIVER_PYTHON = Path(__file__).with_name("driver-python.sh")
@@ -37,7 +37,7 @@ def is_spark(directory: Path) -> bool:
     return (directory / "bin/spark-submit").is_file() and _core(directory) is not None
 
 
-def version(directory: Path) -> tuple[str, str]:
+def spark_version(directory: Path) -> tuple[str, str]:
     """Return the versions of Scala and of Spark, by the name of a jar. No Java is started."""
     if (found := _core(directory)) is None:
         raise ConfigurationError(f"{directory} is no Spark: there is no jars/spark-core_*.jar")
@@ -51,7 +51,9 @@ def _core(directory: Path) -> tuple[str, str] | None:
     return None
 
 
-def environment(own_home: Path | None = None, own_python: str | None = None) -> dict[str, str]:
+def spark_environment(
+    own_home: Path | None = None, own_python: str | None = None
+) -> dict[str, str]:
     """Return the variables for spark-submit: the Spark and the Python, by default those here.
 
     With one of its own, the driver's Python takes PySpark from that Spark.
@@ -59,7 +61,7 @@ def environment(own_home: Path | None = None, own_python: str | None = None) -> 
     python = own_python or sys.executable
     driver = python if own_home or own_python else str(_DRIVER_PYTHON)
     return {
-        **withheld(),  # the job file has what an application needs
+        **withheld_variables(),  # the job file has what an application needs
         "SPARK_HOME": str(own_home or home()),
         # Java reads the names of files by the locale: that of cron and systemd has ASCII alone.
         "LC_ALL": "C.UTF-8",

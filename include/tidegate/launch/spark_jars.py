@@ -21,7 +21,7 @@ KAFKA = SparkLibrary("spark-kafka", "spark-sql-kafka-0-10", "spark-sql-kafka-0-1
 _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)-(\d+\.\d+)\b")
 
 
-def lock(library: SparkLibrary, home: Path | None) -> str:
+def lock_of(library: SparkLibrary, home: Path | None) -> str:
     """Return the lock with the jars of a library for a Spark. None is the installed one.
 
     Raises ConfigurationError if that Spark has no lock.
@@ -34,20 +34,20 @@ def lock(library: SparkLibrary, home: Path | None) -> str:
 
 
 def _lock(library: SparkLibrary, home: Path | None) -> str:
-    line = spark_lines.line(spark_home.version(home)[1]) if home else spark_lines.PINNED
+    line = spark_lines.line_of(spark_home.spark_version(home)[1]) if home else spark_lines.PINNED
     return library.lock if line == spark_lines.PINNED else f"{library.lock}-{line}"
 
 
-def locks(home: Path) -> list[str]:
+def locks_of(home: Path) -> list[str]:
     """Return the locks that there are for a Spark. ConfigurationError if none has the connector."""
     others = [found for each in SCHEMES if jars.is_lock(found := _lock(each.library, home))]
-    return [lock(KAFKA, home), *others]
+    return [lock_of(KAFKA, home), *others]
 
 
 def jar_files(source: str, library: SparkLibrary, home: Path | None) -> list[Path]:
     """Return a library's files, to be given to Spark. JarError if the cache lacks one."""
     if source == CACHE:
-        return jars.lock_paths(lock(library, home))
+        return jars.lock_paths(lock_of(library, home))
     if source in (PACKAGES, IMAGE):
         return []
     found = sorted(Path(source).glob("*.jar"))
@@ -55,17 +55,17 @@ def jar_files(source: str, library: SparkLibrary, home: Path | None) -> list[Pat
     return [jar for jar in found if bool(spark_conf.CONNECTOR.search(jar.name)) == is_kafka]
 
 
-def packages(source: str, library: SparkLibrary, home: Path | None) -> str:
+def package_coordinates(source: str, library: SparkLibrary, home: Path | None) -> str:
     """Return the coordinates that Spark is to fetch for a library; empty: none."""
     if source != PACKAGES:
         return ""
-    scala, version = spark_home.version(home or spark_home.home())
+    scala, version = spark_home.spark_version(home or spark_home.home())
     return f"org.apache.spark:{library.artifact}_{scala}:{version}"
 
 
 def refuse_lacking_bucket(source: str, scheme: Scheme, home: Path | None) -> None:
     """Raise ConfigurationError if Spark cannot open buckets of a scheme with the jars it has."""
-    if home and spark_lines.is_partial(number := spark_home.version(home)[1]):
+    if home and spark_lines.is_partial(number := spark_home.spark_version(home)[1]):
         raise ConfigurationError(
             f"{home} is Spark {number}: a lake or files in {scheme.title} need Spark 4.0 or later"
         )
@@ -75,7 +75,7 @@ def refuse_lacking_bucket(source: str, scheme: Scheme, home: Path | None) -> Non
 def refuse_missing(source: str, library: SparkLibrary, home: Path | None) -> None:
     """Raise ConfigurationError if a source lacks the jars of a library."""
     if source == CACHE:
-        lock(library, home)
+        lock_of(library, home)
     if source in (CACHE, PACKAGES):
         return
     directory = (home or spark_home.home()) / "jars" if source == IMAGE else Path(source)
@@ -87,7 +87,7 @@ def connector_complaint(source: str, home: Path | None) -> str | None:
     """Return why a Spark cannot use the connector that a source has. None: it can."""
     if not (spark := home or spark_home.find_spark()):
         return None  # reported where it is started
-    scala, version = spark_home.version(spark)
+    scala, version = spark_home.spark_version(spark)
     if spark_lines.is_too_old(version):
         return f"{spark} is Spark {version}: {spark_lines.OLDEST} or later is needed"
     try:
@@ -97,7 +97,7 @@ def connector_complaint(source: str, home: Path | None) -> str | None:
         return f"{error}; write {others} or another directory"
     if source == PACKAGES:
         return None
-    line = scala, spark_lines.line(version)
+    line = scala, spark_lines.line_of(version)
     wrong = sorted(set(_lines(source, spark, home)) - {line})
     if not wrong:
         return None
@@ -111,7 +111,7 @@ def connector_complaint(source: str, home: Path | None) -> str | None:
 def _lines(source: str, spark: Path, home: Path | None) -> Iterable[tuple[str, str]]:
     """Return Scala's version and Spark's minor version of each connector of a source."""
     if source == CACHE:
-        names = [jar.file for jar in jars.read_lock(lock(KAFKA, home))]
+        names = [jar.file for jar in jars.read_lock(lock_of(KAFKA, home))]
     else:
         directory = spark / "jars" if source == IMAGE else Path(source)
         names = [jar.name for jar in directory.glob("*.jar")]

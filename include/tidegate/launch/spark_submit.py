@@ -21,7 +21,7 @@ from tidegate.launch import cds_archive, java_options
 from tidegate.launch.masters import for_master
 from tidegate.launch.spark_output import SparkOutput, application_failure
 from tidegate.launch.submission import Submission as Submission
-from tidegate.launch.submission import of_job
+from tidegate.launch.submission import job_submission
 
 TIME_TO_END = 10.0  # seconds that an application may take to end when it is asked to
 _GRACE = 1.0  # seconds more before it is killed
@@ -33,12 +33,12 @@ def ensure_archive(log: Callable[[str], None]) -> Path | None:
         with cds_archive.create_archive() as archive:
             if archive is not None:
                 options = [
-                    java_options.driver(0, {}),
+                    java_options.driver_options(0, {}),
                     *java_options.CLASS_ARCHIVE,
                     f"-XX:ArchiveClassesAtExit={archive}",
                 ]
                 conf = {"spark.driver.defaultJavaOptions": " ".join(options)}
-                warm_up = of_job("warm_up.py", (), conf, 0, name="tidegate warm-up")
+                warm_up = job_submission("warm_up.py", (), conf, 0, name="tidegate warm-up")
                 submit(warm_up, master="local[1]", log=log)
     except (OSError, TidegateError) as error:
         log(f"no archive of classes, Spark will start more slowly: {error}")
@@ -67,7 +67,7 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
         assert process.stdout is not None
         with (
             _terminated_on_error(process),
-            supervised(application, lambda: _end(process), log) as output,
+            supervise(application, lambda: _end(process), log) as output,
         ):
             for line in output.shown(process.stdout):
                 log(line)
@@ -87,7 +87,7 @@ def killed_on_error(application: Submission, log: Callable[[str], None]) -> Iter
 
 
 @contextmanager
-def supervised(
+def supervise(
     application: Submission, stop: Callable[[], object], log: Callable[[str], None]
 ) -> Iterator[SparkOutput]:
     """Yield what takes the application's output. Call `stop` if its brokers are out, or a topic

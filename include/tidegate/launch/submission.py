@@ -71,7 +71,7 @@ class Submission:
     target_ids: Mapping[str, str] = field(default_factory=dict)
 
 
-def submission(
+def make_submission(
     job: KafkaJob,
     job_file: Path,
     conf: Mapping[str, str],
@@ -88,7 +88,9 @@ def submission(
     fast = _INTERPRETED if isinstance(job, IngestJob) and job.records < _TINY else {}
     own = {**fast, **spark.conf, **conf}
     script = "ingest.py" if isinstance(job, IngestJob) else "egress.py"
-    given = of_job(script, (str(job_file),), own, job.records, name=job.app_name, spark=spark)
+    given = job_submission(
+        script, (str(job_file),), own, job.records, name=job.app_name, spark=spark
+    )
     return _with_java_options(_with_kafka(given, kafka, spark))
 
 
@@ -99,7 +101,9 @@ def decoding_submission(
     if spark.is_cluster:  # its Python is that of the nodes
         spark = replace(spark, deploy_mode="client", python=None)
     own = {**_INTERPRETED, **spark.conf, **conf}
-    return of_job("decode.py", (str(job_file),), own, 0, name="tidegate sample", spark=spark)
+    return job_submission(
+        "decode.py", (str(job_file),), own, 0, name="tidegate sample", spark=spark
+    )
 
 
 def _with_java_options(given: Submission) -> Submission:
@@ -112,7 +116,7 @@ def _with_java_options(given: Submission) -> Submission:
     return replace(given, conf={**given.conf, **added})
 
 
-def of_job(
+def job_submission(
     job: str,
     args: tuple[str, ...],
     conf: Mapping[str, str],
@@ -132,7 +136,9 @@ def of_job(
         "spark.log.level": "WARN",
         "spark.executorEnv.LC_ALL": "C.UTF-8",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.defaultJavaOptions": java_options.driver(records, conf, archived=archived),
+        "spark.driver.defaultJavaOptions": java_options.driver_options(
+            records, conf, archived=archived
+        ),
         "spark.executor.defaultJavaOptions": java_options.EXECUTOR,
         **spark_conf.CONSUMER_CACHES,
         **_RETAINED,
@@ -142,11 +148,11 @@ def of_job(
     }
     if not spark.is_cluster:  # there, Spark itself puts jars into the driver's class path
         # In the class path, because the archive of classes holds only classes from there.
-        settings = joined(settings, CLASS_PATH, *connector, by=":")
+        settings = join_lists(settings, CLASS_PATH, *connector, by=":")
     if is_other:  # its Python need not have this package
-        settings = joined(settings, _MODULES, str(job_zip.build()))
-    fetched = spark_jars.packages(spark.jars, spark_jars.KAFKA, spark.home)
-    settings = joined(settings, PACKAGES, fetched)
+        settings = join_lists(settings, _MODULES, str(job_zip.build_zip()))
+    fetched = spark_jars.package_coordinates(spark.jars, spark_jars.KAFKA, spark.home)
+    settings = join_lists(settings, PACKAGES, fetched)
     others = settings.pop("spark.jars", "")
     return Submission(
         binary=str(spark_home.SPARK_SUBMIT),
@@ -155,16 +161,16 @@ def of_job(
         name=name,
         conf=settings,
         jars=(*connector, *filter(None, others.split(","))),
-        env=spark_home.environment(spark.home, spark.python),
+        env=spark_home.spark_environment(spark.home, spark.python),
     )
 
 
-def joined(conf: Mapping[str, str], name: str, *values: str, by: str = ",") -> dict[str, str]:
+def join_lists(conf: Mapping[str, str], name: str, *values: str, by: str = ",") -> dict[str, str]:
     """Return settings in which a list begins with these values. Empty ones are left out."""
     listed = by.join(filter(None, [*values, conf.get(name, "")]))
     return {**conf, name: listed} if listed else dict(conf)
 
 
 def _with_kafka(given: Submission, kafka: JavaCluster | None, spark: SparkConnection) -> Submission:
-    tokens = token_settings.conf([kafka], given.conf, spark.home) if kafka else {}
+    tokens = token_settings.token_conf([kafka], given.conf, spark.home) if kafka else {}
     return replace(given, conf={**given.conf, **tokens}, kafka=kafka)

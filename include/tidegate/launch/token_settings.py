@@ -35,7 +35,7 @@ _DEFAULT = re.compile(
 )
 
 
-def matches(token: DelegationToken, address: str) -> bool:
+def token_matches(token: DelegationToken, address: str) -> bool:
     """Return whether Spark uses a token for a bootstrap address."""
     return linear_regex.fullmatch(token.regex, address)
 
@@ -48,7 +48,7 @@ def client_options(kafka: JavaCluster, private: Path) -> dict[str, str]:
     return dict(client.options)
 
 
-def split(kafka: JavaCluster, private: Path) -> tuple[dict[str, str], tuple[Login, ...]]:
+def split_logins(kafka: JavaCluster, private: Path) -> tuple[dict[str, str], tuple[Login, ...]]:
     """Return the options of Spark's source and sink, and the login that obtains the token.
 
     With a token the options have no login. Without one they have the connection's own. Files of
@@ -72,7 +72,7 @@ def tokens_of(clusters: Sequence[JavaCluster]) -> list[DelegationToken]:
     return [token for kafka in once.values() if (token := kafka.delegation_token)]
 
 
-def conf(
+def token_conf(
     clusters: Sequence[JavaCluster], given: Mapping[str, str], home: Path | None = None
 ) -> dict[str, str]:
     """Return Spark's settings for the tokens of these connections, without secrets.
@@ -81,13 +81,13 @@ def conf(
     ConfigurationError with all complaints.
     """
     tokens = tokens_of(clusters)
-    if wrong := complaints(tokens, given, home=home):
+    if wrong := token_complaints(tokens, given, home=home):
         listed = "\n".join(f"  - {each}" for each in wrong)
         raise ConfigurationError(f"delegation tokens:\n{listed}")
     return {name: value for token in tokens for name, value in token.conf().items()}
 
 
-def complaints(
+def token_complaints(
     tokens: Sequence[DelegationToken],
     given: Mapping[str, str],
     *,
@@ -174,7 +174,7 @@ def _overlaps(tokens: Sequence[DelegationToken]) -> list[str]:
         )
     for token in tokens:
         for address in token.addresses:
-            matching = [each.connection for each in tokens if matches(each, address)]
+            matching = [each.connection for each in tokens if token_matches(each, address)]
             if matching != [token.connection]:
                 found.append(
                     f"{address} of {token.connection} matches the target regex of "

@@ -75,7 +75,7 @@ def tagged_name(tag: str) -> str:
     return f"the YARN application with the tag {tag}"
 
 
-def tagged(tag: str, ask: Ask) -> list[YarnApplication]:
+def list_tagged(tag: str, ask: Ask) -> list[YarnApplication]:
     """Return all applications with a tag. OSError if YARN does not answer as expected."""
     output = ask(["application", "-list", "-appTags", tag, "-appStates", "ALL"])
     # Id, name, type, user, queue, state, final state, progress, URL. A name may hold tabs.
@@ -93,7 +93,7 @@ def tagged(tag: str, ask: Ask) -> list[YarnApplication]:
 
 def running_ids(tag: str, ask: Ask) -> list[str]:
     """Return the ids of the applications with a tag that are not in a final state."""
-    return [each.id for each in tagged(tag, ask) if each.state not in _ENDED]
+    return [each.id for each in list_tagged(tag, ask) if each.state not in _ENDED]
 
 
 def kill_applications(tag: str, ask: Ask) -> list[str]:
@@ -120,7 +120,7 @@ def not_ended(tag: str, driver: Container, ask: Ask, look_up: LookUp | None = No
     end with their driver, as on any master.
     """
     try:
-        found = tagged(tag, ask)
+        found = list_tagged(tag, ask)
     except OSError as error:
         return f"YARN cannot be asked: {error}"
     if not found:

@@ -74,7 +74,7 @@ def ask_cluster(spark: SparkConnection) -> str:
     directory = configuration_directory()
     try:
         ask = yarn_client.application_client(spark.home or spark_home.home())
-        yarn_client.tagged("tidegate-doctor", ask)  # a tag that no application has
+        yarn_client.list_tagged("tidegate-doctor", ask)  # a tag that no application has
     except OSError as error:
         raise OSError(
             f"the resource manager does not answer: {error}; start it, or correct yarn-site.xml in "
@@ -158,7 +158,7 @@ class ClusterApplication:
     submit: Callable[[Submission], None]
 
     def run(self) -> None:
-        for notice in notices(self.store, self.spark):
+        for notice in cluster_notices(self.store, self.spark):
             logger.warning("%s", notice)
         key = secrets.token_bytes(32)
         hadoop_credentials.write_credentials(_credentials(self.call), SECRET, key)
@@ -179,7 +179,7 @@ class ClusterApplication:
         return None if content is None else content.decode()
 
 
-def withdraw(attempt: Attempt, store: Store) -> None:
+def withdraw_job(attempt: Attempt, store: Store) -> None:
     """Replace the job of an attempt by nothing: a driver that has not read it never will, and a
     submitter that was paused cannot give it another one.
     """
@@ -193,7 +193,7 @@ def withdraw(attempt: Attempt, store: Store) -> None:
     )
 
 
-def end(
+def end_application(
     attempt: Attempt, tag: str, store: Store, home: Path | None, *, patience: float = _PATIENCE
 ) -> Ended | Unknown:
     """End the application of an attempt whose submitter is gone, and wait for the proof.
@@ -202,7 +202,7 @@ def end(
     not named itself by now sends nothing, whether YARN starts it or not. `home` is the Spark with
     whose client YARN is asked. None: the installed one.
     """
-    withdraw(attempt, store)
+    withdraw_job(attempt, store)
     named = store.get(attempt.directory + DRIVER)
     try:
         ask = yarn_client.application_client(home or spark_home.home())
@@ -269,7 +269,7 @@ def left_behind(store: Store, plan_id: str) -> list[str]:
     ]
 
 
-def notices(store: Store, spark: SparkConnection) -> Iterator[str]:
+def cluster_notices(store: Store, spark: SparkConnection) -> Iterator[str]:
     """Yield what nobody can check from here. Nothing in client mode."""
     where = store.native("")
     if not spark.is_cluster:

@@ -20,7 +20,7 @@ def checkpoint_pipeline(spec: Spec, store: Store) -> dict[str, Any]:
     ledger = Ledger(store, spec.name)
     fold = ledger.fold
     read = fold.n - ledger.checkpoint
-    size = checkpointing.make(store, spec.name, ledger) if read else 0
+    size = checkpointing.make_checkpoint(store, spec.name, ledger) if read else 0
     return {
         "format": FORMAT,
         "pipeline": spec.name,

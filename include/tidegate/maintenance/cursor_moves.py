@@ -11,7 +11,7 @@ from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.fold import Fold
 from tidegate.core.nearest import did_you_mean
-from tidegate.core.partition import fix, topic_problem
+from tidegate.core.partition import fix_for, topic_problem
 from tidegate.errors import (
     BeyondEnd,
     ConfigurationError,
@@ -97,7 +97,7 @@ def move(
     # `refuse_leaderless` asks only for the partition that is moved.
     if problem := topic_problem(topic, topic_id, seen.state(topic)):
         raise IdentityChanged(
-            f"pipeline {spec.name!r}: {problem}: {fix(spec, problem)}",
+            f"pipeline {spec.name!r}: {problem}: {fix_for(spec, problem)}",
             was=topic_id,
             now=seen.topic_ids[topic],
         )

@@ -27,7 +27,7 @@ def reconcile_pipeline(
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
     rewritten = None
     if mirror is not None:
-        drifts = variables.drifts(mirror, spec, ledger)
+        drifts = variables.find_drifts(mirror, spec, ledger)
         for drift in drifts:
             if drift.state != "ahead":
                 drift.rewrite(mirror)

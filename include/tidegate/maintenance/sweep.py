@@ -28,7 +28,7 @@ def sweep_pipeline(
     else:
         swept = sweeping.sweep_egress(store, ledger)
     before = datetime.now(UTC) - timedelta(seconds=abandon_after)
-    aborted = multipart_uploads.abort(store, before=before)
+    aborted = multipart_uploads.abort_uploads(store, before=before)
     return {
         "format": FORMAT,
         "pipeline": spec.name,

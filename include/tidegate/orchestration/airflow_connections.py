@@ -50,7 +50,7 @@ def spark(spec: Spec) -> SparkConnection:
     return connections.spark(spec, found)
 
 
-def of_task(connection_id: str) -> Any:
+def task_connection(connection_id: str) -> Any:
     """Return a connection of Airflow, as tasks get it.
 
     Raises AirflowNotFoundException only if every secrets backend answered that it has none,
@@ -119,7 +119,7 @@ def ask_api(request: Any) -> Any:
     return answer
 
 
-def look_up(connection_id: str, get: Callable[[str], Any] = of_task) -> Connection | None:
+def look_up(connection_id: str, get: Callable[[str], Any] = task_connection) -> Connection | None:
     """Return a connection of Airflow, or None if it is not defined.
 
     `get` differs between a task and a terminal.

@@ -31,13 +31,13 @@ def spark(spec: Spec) -> SparkConnection:
 
 
 def _find(kind: Literal["Kafka", "Spark"], connection_id: str) -> Connection:
-    found = connections.from_environment(connection_id)
+    found = connections.read_environment_connection(connection_id)
     in_airflow = any(os.environ.get(name) for name in metadata_database.NAMED_BY)
     if found is None and in_airflow:
         with metadata_database.quiet_airflow():
             from tidegate.orchestration.airflow_connections import look_up
 
-            found = look_up(connection_id, metadata_database.connection)
+            found = look_up(connection_id, metadata_database.find_stored_connection)
     if found is None and kind == "Spark" and connection_id == DEFAULT:
         return _LOCAL
     if found is None:

@@ -18,7 +18,7 @@ _DESCRIPTION = "Names this Airflow deployment in Tidegate's claims; never change
 SETTLED_AFTER = 1.0  # seconds until the id of another task that makes one now is stored
 
 
-def identity() -> str:
+def read_identity() -> str:
     """Return the identity of this task's deployment: the Variable's value and Airflow's base URL.
 
     The URL differs where a database was copied with the Variable. A Variable that is missing is

@@ -226,7 +226,7 @@ def _refusing_dag(name: str, complaint: str) -> DAG:
     It has the tasks of its kind, or of both, or a run that is under way would succeed with what it
     has done; and the file's schedule as far as it can be read, so that there are runs to fail.
     """
-    said = pipeline_files.said(name)
+    said = pipeline_files.unchecked_lines(name)
     flow = flows.FLOWS.get((said or {}).get("kind", ""))
     work = [each.spark_step for each in ([flow] if flow else flows.FLOWS.values())]
     with DAG(
@@ -241,7 +241,7 @@ def _refusing_dag(name: str, complaint: str) -> DAG:
     ) as dag:
 
         def refuse() -> None:
-            tasks.refuse(complaint[:_MAX_COMPLAINT])
+            tasks.fail_with(complaint[:_MAX_COMPLAINT])
 
         def refusing(name: str) -> Any:
             return task(task_id=name, retries=0)(refuse)()

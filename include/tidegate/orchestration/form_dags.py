@@ -14,7 +14,7 @@ from tidegate.core.requests import Backfill
 from tidegate.orchestration import factory, rights, tasks
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
-from tidegate.runs.requested_windows import absolute_edge, parsed_ranges
+from tidegate.runs.requested_windows import absolute_edge, parse_ranges
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -113,7 +113,7 @@ def replay_dag(loaded: pipeline_files.Loaded | None = None) -> DAG:
 
 
 def _specs(loaded: pipeline_files.Loaded | None) -> dict[str, Spec]:
-    return pipeline_files.valid(factory.wanted_pipelines() if loaded is None else loaded)
+    return pipeline_files.valid_specs(factory.wanted_pipelines() if loaded is None else loaded)
 
 
 def _window_params(names: list[str]) -> dict[str, Param]:
@@ -175,7 +175,7 @@ def _backfill(context: Context) -> Run | EgressRun:
     topic = params["topic"]
     asked = Backfill(
         topic=(topic or "") if params["ranges"] else choose_topic(spec.name, spec.topics, topic),
-        ranges=parsed_ranges(params["ranges"] or ()),
+        ranges=parse_ranges(params["ranges"] or ()),
         fill_gaps=params["fill_gaps"],
         chunk_size=params["chunk_size"],
         **_window(params, context),

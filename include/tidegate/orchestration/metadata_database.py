@@ -51,7 +51,7 @@ class StoredVariables:
             Variable.set(name, text, description=DESCRIPTION)
 
 
-def connection(name: str) -> Any:
+def find_stored_connection(name: str) -> Any:
     """Return a connection from Airflow's secrets backends, else from its database.
 
     Raises AirflowNotFoundException if it is in neither, and NeedsAirflow without a database.

@@ -105,7 +105,7 @@ class TidegateRunOperator(SparkOperator):
             spec,
             context,
             f"{ti.dag_id}/{ti.task_id}",
-            **tasks.asked_for(spec, context),
+            **tasks.request_of(spec, context),
             **options,
         )
 

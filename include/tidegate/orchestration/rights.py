@@ -23,7 +23,7 @@ KEY = "signature"
 _BY_REQUEST, _BY_A_DAG = "manual", "operator_triggered"
 
 
-def sign(dag_id: str, pipeline: str, user: str) -> str:
+def sign_trigger(dag_id: str, pipeline: str, user: str) -> str:
     """Return the signature that this user may trigger the pipeline's own DAG."""
     return _signature(known_secrets()[0], dag_id, pipeline, user)
 

@@ -51,7 +51,7 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         """
         from tidegate.launch.masters import for_master
         from tidegate.launch.spark_output import application_failure
-        from tidegate.launch.spark_submit import killed_on_error, supervised
+        from tidegate.launch.spark_submit import killed_on_error, supervise
 
         submission = for_master(submission, self.spark.master)
         self.application = str(submission.application)
@@ -65,7 +65,7 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         self._hook = None  # made from these attributes, when the provider has looked at them
         with (
             killed_on_error(submission, logger.info),
-            supervised(submission, self.on_kill, logger.info) as self._output,
+            supervise(submission, self.on_kill, logger.info) as self._output,
         ):
             try:
                 super().execute(context)  # the provider's

@@ -60,10 +60,10 @@ def run_of(spec: Spec, context: Context) -> Run | EgressRun:
     """Return the run of a pipeline's own DAG that a task instance belongs to."""
     option = flows.flow_of(spec).option
     settings = flows.given_options(spec, **{option: params_of(context).get(option)})
-    return new_run(spec, context, (*PARAMS, option), **asked_for(spec, context), **settings)
+    return new_run(spec, context, (*PARAMS, option), **request_of(spec, context), **settings)
 
 
-def asked_for(spec: Spec, context: Context) -> dict[str, Any]:
+def request_of(spec: Spec, context: Context) -> dict[str, Any]:
     """Return the request of an ingest, by the type and the data interval of Airflow's run."""
     if not isinstance(spec, Ingest):
         return {}
@@ -84,7 +84,7 @@ def new_run(
 
 def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> Run | EgressRun:
     """Return the run of a task instance. `dag_id` and Airflow's run id identify its plan."""
-    from tidegate.connections import of_run
+    from tidegate.connections import for_planner
     from tidegate.orchestration import airflow_connections, deployment
 
     interval = _interval(context)
@@ -94,12 +94,14 @@ def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> R
 
         task = {
             "dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "try": ti.try_number,
-            "deployment": deployment.identity(),
+            "deployment": deployment.read_identity(),
         }  # fmt: skip
         settings["senders"] = ProcessSenders(task, task_ended(context))
     run: Run | EgressRun = flows.flow_of(spec).new_run(
         spec,
-        of_run(airflow_connections.kafka(spec), spec, ti.task_id, ti.run_id, str(ti.try_number)),
+        for_planner(
+            airflow_connections.kafka(spec), spec, ti.task_id, ti.run_id, str(ti.try_number)
+        ),
         dag_id=dag_id,
         run_id=context["dag_run"].run_id,
         window_date=interval[0].date() if interval else datetime.now(UTC).date(),
@@ -177,14 +179,14 @@ def _with_client(run: Run | EgressRun) -> Run | EgressRun:
 def push_plan(run: Run | EgressRun, frozen: Frozen, context: Context) -> None:
     """Put a frozen plan into XCom: a reference, and of an ingest its offsets in Spark's form."""
     from tidegate.core import layout
-    from tidegate.core.offsets import bounds, spark_offsets
+    from tidegate.core.offsets import spark_offsets, window_bounds
 
     planned = frozen.plan
     uri = run.store().uri(layout.plan(planned.id))
     reference = {"plan_id": planned.id, "uri": uri, "generation": frozen.generation}
     context["ti"].xcom_push("plan", reference)
     if isinstance(run.spec, Ingest):
-        starts, ends = bounds(planned.chunks)
+        starts, ends = window_bounds(planned.chunks)
         for key, offsets in (("startingOffsets", starts), ("endingOffsets", ends)):
             value = spark_offsets(offsets)
             context["ti"].xcom_push(key, value if is_short(value) else {"uri": uri})
@@ -287,7 +289,7 @@ def asset(pipeline: str, topic: str) -> Asset:
     return Asset(uri=uri, name=uri)
 
 
-def refuse(complaint: str) -> None:
+def fail_with(complaint: str) -> None:
     """Fail with the errors of a pipeline file."""
     raise AirflowFailException(complaint)
 
@@ -302,7 +304,7 @@ def task_ended(context: Context) -> TaskEnded:
     this = context["ti"]
 
     def ended(task: Mapping[str, Any]) -> bool:
-        if task["deployment"] != deployment.identity():
+        if task["deployment"] != deployment.read_identity():
             return False
         if (task["dag"], task["run"], task["task"]) == (this.dag_id, this.run_id, this.task_id):
             return bool(task["try"] < this.try_number)

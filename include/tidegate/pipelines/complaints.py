@@ -89,10 +89,10 @@ def _complaint(error: Any, path: list[str], known_keys: Mapping[str, list[str]])
     message = f"must be {_KINDS}" if key == "kind" else _in_our_words(error, key)
     if _UNQUOTED & set(path) or "must be a mapping" in message:
         return f"{key}: {message}"
-    return ": ".join(filter(None, [key, quoted_value(error["input"]), message]))
+    return ": ".join(filter(None, [key, quote_value(error["input"]), message]))
 
 
-def quoted_value(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """Return a value as text, shortened. Nothing for a collection, unless it is empty."""
     if isinstance(value, dict | list | tuple | set | bytes) and value:
         return ""

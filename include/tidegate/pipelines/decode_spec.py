@@ -43,7 +43,7 @@ class DecoderSpec(Strict):
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
         if (name := given.get("format")) is None:
             return None
-        records = formats.of_records(name)
+        records = formats.format_of_records(name)
         match key:
             case "definition" if value is None and records.default is None:
                 example = records.example
@@ -60,7 +60,7 @@ class DecoderSpec(Strict):
     @property
     def decoder(self) -> Decoder:
         """The same, with the schema in one form for each meaning."""
-        records = formats.of_records(self.format)
+        records = formats.format_of_records(self.format)
         given = {"separator": self.separator} if self.separator else {}
         return records.decoder(self.definition or records.default or "", self.prefix or "", **given)
 
@@ -99,7 +99,7 @@ def unknown_topics(decode: Mapping[str, TopicDecode], selected: Collection[str])
     return [topic for topic in decode if topic != ANY_TOPIC and topic not in selected]
 
 
-def with_files(form: dict[str, Any], beside: Path) -> tuple[dict[str, Any], list[str]]:
+def read_schema_files(form: dict[str, Any], beside: Path) -> tuple[dict[str, Any], list[str]]:
     """Return a pipeline file's form with the texts of schema files, and complaints.
 
     `schema: {file: NAME}` stands for the text of a file beside the pipeline's.
@@ -141,7 +141,7 @@ def with_files(form: dict[str, Any], beside: Path) -> tuple[dict[str, Any], list
     return form, wrong
 
 
-def keys() -> Iterator[tuple[str, type[Strict]]]:
+def decoder_keys() -> Iterator[tuple[str, type[Strict]]]:
     """Yield the mappings within `decode` by their paths, `*` for any topic."""
     yield "decode.*", TopicDecode
     yield "decode.*.value", DecoderSpec

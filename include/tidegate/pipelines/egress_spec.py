@@ -27,7 +27,7 @@ from tidegate.pipelines.value_types import (
 )
 from tidegate.settings.setting import Place
 from tidegate.settings.sink_settings import READING
-from tidegate.settings.source import disagreements
+from tidegate.settings.source import source_disagreements
 from tidegate.settings.table import judge_settings
 from tidegate.spark import formats, producer_settings
 from tidegate.spark.egress_job import LINE
@@ -60,17 +60,17 @@ class Source(Strict):
             case "format" if value is None and given.get("path", "wrong") is not None:
                 return "format", f"missing; one of {', '.join(get_args(FileFormatName))}"
             case "options" if format_ := given.get("format"):
-                if wrong := formats.of_files(format_).complaints_of_options(as_texts(value)):
+                if wrong := formats.format_of_files(format_).complaints_of_options(as_texts(value)):
                     return "options", wrong
             case "columns" if (format_ := given.get("format")) and value is None:
-                if formats.of_files(format_).needs_columns and given.get("path"):
+                if formats.format_of_files(format_).needs_columns and given.get("path"):
                     return "columns", (
                         f"missing: {format_.upper()} needs its columns, as 'id BIGINT, name "
                         "STRING'; `tidegate init` proposes them from the header of a file"
                     )
             case "columns" if (format_ := given.get("format")) and value is not None:
                 try:
-                    formats.of_files(format_).check_columns(value)
+                    formats.format_of_files(format_).check_columns(value)
                 except SchemaError as error:
                     return "columns", str(error)
             case "lake" if "path" in given and (given["path"] is None) == (value is None):
@@ -84,7 +84,7 @@ class Source(Strict):
     @property
     def file_format(self) -> FileFormatBase | None:
         """The format of the files, or None for a lake."""
-        return formats.of_files(self.format) if self.format else None
+        return formats.format_of_files(self.format) if self.format else None
 
     @property
     def reader_options(self) -> dict[str, str]:
@@ -111,7 +111,9 @@ class Target(Strict):
         match key:
             case "topics" if "topic" in given and (given["topic"] is None) == (value is None):
                 return "", "give either topic, or topics that columns.topic chooses from"
-            case "producer" if wrong := producer_settings.judged(as_texts(value)).complaints:
+            case "producer" if wrong := producer_settings.judge_producer(
+                as_texts(value)
+            ).complaints:
                 return "producer", wrong
             case "options" if wrong := judge_settings(Place.SINK, as_texts(value)).complaints:
                 return "options", wrong
@@ -147,8 +149,8 @@ class Target(Strict):
     @property
     def notices(self) -> tuple[str, ...]:
         """What a user should know of accepted settings."""
-        short = producer_settings.judged(as_texts(self.producer)).notices
-        weak = producer_settings.warnings(self.producer_settings)
+        short = producer_settings.judge_producer(as_texts(self.producer)).notices
+        weak = producer_settings.weakened_guarantees(self.producer_settings)
         return (
             *(f"target.producer: {each}" for each in short),
             *(
@@ -161,7 +163,7 @@ class Target(Strict):
 
 def _settings(short: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
     return {
-        **producer_settings.judged(short).settings,
+        **producer_settings.judge_producer(short).settings,
         **judge_settings(Place.SINK, options).settings,
     }
 
@@ -181,12 +183,12 @@ def _of_reading(settings: Mapping[str, str]) -> dict[str, str]:
 def _together(short: Mapping[str, str], options: Mapping[str, str]) -> Contradiction | None:
     """Return what contradicts itself in valid settings of both forms."""
     of_options = judge_settings(Place.SINK, options).settings
-    if twice := sorted(producer_settings.judged(short).settings.keys() & of_options.keys()):
+    if twice := sorted(producer_settings.judge_producer(short).settings.keys() & of_options.keys()):
         return "options", [f"{name}: given twice, in producer too" for name in twice]
     both = _settings(short, options)
     if wrong := producer_settings.producer_contradictions(_of_producer(both)):
         return _key_of_producer(short, options), wrong
-    if wrong := disagreements(_of_reading(both)):
+    if wrong := source_disagreements(_of_reading(both)):
         return "options", wrong
     return None
 
@@ -240,7 +242,7 @@ class Egress(Strict):
             case "order_by" if source and target and columns and (value or source.lake):
                 by_key = _is_null("partition", source, columns)
                 settings = target.producer_settings
-                if wrong := producer_settings.disorders(settings, by_key=by_key):
+                if wrong := producer_settings.order_complaints(settings, by_key=by_key):
                     return f"target.{target.key_of_producer}", wrong
             case "order" if value == "strict" and source:
                 if given.get("order_by") == () and not source.lake:

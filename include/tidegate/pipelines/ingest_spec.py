@@ -36,7 +36,7 @@ from tidegate.pipelines.value_types import (
 )
 from tidegate.settings.old_names import word_of_today
 from tidegate.settings.setting import Place, without_unset
-from tidegate.settings.source import disagreements, without_effect
+from tidegate.settings.source import source_disagreements, without_effect
 from tidegate.settings.table import judge_settings
 
 _EXAMPLES = {
@@ -176,7 +176,7 @@ class Ingest(Strict):
             compression=self.compression,
             level=1 if self.compression == "zstd" else None,
             max_records_per_file=max_records_per_file,
-            partition_by=parquet_settings.normalised(self.partition_by),
+            partition_by=parquet_settings.normalise_partition_by(self.partition_by),
             sort_by=self.sort_by,
         )
 
@@ -264,4 +264,4 @@ def _wrong_options(given: Mapping[str, str], isolation: str | None) -> list[str]
             "kafka.isolation.level: refused: it contradicts the key `isolation`; give one of them"
         )
         return [*verdict.complaints, text]
-    return [*verdict.complaints, *disagreements(verdict.settings)]
+    return [*verdict.complaints, *source_disagreements(verdict.settings)]

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.core.nearest import did_you_mean
-from tidegate.core.printable import CONTROL, printable, printable_name
+from tidegate.core.printable import CONTROL, escape_text, printable_name
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import decode_spec, yaml_reader
-from tidegate.pipelines.complaints import quoted_value
+from tidegate.pipelines.complaints import quote_value
 from tidegate.pipelines.spec import Ingest, Spec, parse_spec
 from tidegate.pipelines.yaml_reader import BadFile
 
@@ -38,7 +38,7 @@ CHECKOUT = Path(__file__).parents[3]
 _SET = "set TIDEGATE_PIPELINES to the directory of the pipeline files"
 
 
-def directory() -> Path:
+def pipelines_directory() -> Path:
     """Return where pipeline files are: TIDEGATE_PIPELINES, in a checkout else `include/pipelines`.
 
     ConfigurationError if there is neither.
@@ -71,7 +71,7 @@ def load_spec(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
 
     No other exception is raised, whatever the file contains: one bad file must not stop others.
     """
-    where = printable(str(path))
+    where = escape_text(str(path))
     try:
         found = examine_file(path, environ)
     except BadFile as error:
@@ -86,7 +86,7 @@ def load_spec(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
 def examine_file(path: Path, environ: Mapping[str, str] = os.environ) -> Examined:
     """Return what is in a file; BadFile, and no other exception, if it cannot be read."""
     try:
-        return examined(_text(path), path.stem, environ, path.parent)
+        return examine_text(_text(path), path.stem, environ, path.parent)
     except FileNotFoundError:
         raise BadFile("there is no such pipeline file") from None
     except OSError as error:
@@ -99,7 +99,7 @@ def examine_file(path: Path, environ: Mapping[str, str] = os.environ) -> Examine
         raise BadFile(f"cannot be read: {type(error).__name__}") from None
 
 
-def examined(
+def examine_text(
     text: str, name: str, environ: Mapping[str, str], beside: Path | None = None
 ) -> Examined:
     """Return what is in the text of a file with this name. BadFile if it is no mapping in YAML.
@@ -111,12 +111,12 @@ def examined(
         raise BadFile("a pipeline file is a mapping of keys to values")
     form, unset, wrong = _expand(form, environ)
     if "decode" in form:
-        form, unread = decode_spec.with_files(form, beside or directory())
+        form, unread = decode_spec.read_schema_files(form, beside or pipelines_directory())
         wrong += unread
     found = list[str]()
     if "name" in form and form["name"] != name:
-        stated = " ".join(filter(None, ["name:", quoted_value(form["name"])]))
-        found.append(f"{stated} must be the file's own name, {quoted_value(name)}")
+        stated = " ".join(filter(None, ["name:", quote_value(form["name"])]))
+        found.append(f"{stated} must be the file's own name, {quote_value(name)}")
     spec = None
     try:
         spec = parse_spec(form)
@@ -125,11 +125,11 @@ def examined(
     keys = [each.partition(": ")[0] for each in (*unset, *wrong)]
     known = frozenset(keys)
     news = (each for each in found if not _is_about(each, known))
-    complaints = [printable(each) for each in dict.fromkeys([*of_yaml, *wrong, *news])]
+    complaints = [escape_text(each) for each in dict.fromkeys([*of_yaml, *wrong, *news])]
     if spec is None and not complaints:
         with contextlib.suppress(ValueError):
             spec = parse_spec(_without(form, keys, name))
-    unset = [printable(each) for each in dict.fromkeys(unset)]
+    unset = [escape_text(each) for each in dict.fromkeys(unset)]
     return Examined(None if complaints else spec, tuple(complaints), tuple(unset))
 
 
@@ -157,14 +157,17 @@ def load_named(name: str) -> Spec:
     """
     found = _paths_of(name)
     if len(found) > 1:
-        both = " and ".join(printable(path.name) for path in found)
+        both = " and ".join(escape_text(path.name) for path in found)
         raise ConfigurationError(f"pipeline {name!r} has two files, {both}: remove one")
     if not found:
         existing = pipeline_names()
         near = did_you_mean(Path(name).stem, existing)
         listed = ", ".join(existing) or "none"
         raise ConfigurationError(
-            printable(f"there is no pipeline {name!r} in {directory()}; there are: {listed}{near}")
+            escape_text(
+                f"there is no pipeline {name!r} in {pipelines_directory()}; there are: "
+                f"{listed}{near}"
+            )
         )
     return load_spec(found[0])
 
@@ -173,7 +176,7 @@ def _paths_of(name: str) -> list[Path]:
     """Return the files of one pipeline, without reading the directory: there may be thousands."""
     if "/" in name:
         return []
-    found = (directory() / f"{name}{ending}" for ending in ENDINGS)
+    found = (pipelines_directory() / f"{name}{ending}" for ending in ENDINGS)
     return [path for path in found if os.path.lexists(path)]
 
 
@@ -185,11 +188,11 @@ def name_of(text: str) -> str:
     path = Path(text)
     if path.suffix not in ENDINGS and path.name == text:
         return text
-    if path.name != text and path.resolve().parent != directory().resolve():
+    if path.name != text and path.resolve().parent != pipelines_directory().resolve():
         raise ConfigurationError(
-            printable(
-                f"{text} is not in {directory()}, the directory of the pipeline files: move it "
-                f"there, or set TIDEGATE_PIPELINES to {path.resolve().parent}"
+            escape_text(
+                f"{text} is not in {pipelines_directory()}, the directory of the pipeline files: "
+                f"move it there, or set TIDEGATE_PIPELINES to {path.resolve().parent}"
             )
         )
     return path.stem
@@ -208,8 +211,8 @@ def pipeline_paths() -> list[Path]:
 
     ConfigurationError if there is no such directory: an empty answer would hide a wrong setting.
     """
-    if not (place := directory()).is_dir():
-        raise ConfigurationError(printable(f"there is no directory {place}; {_SET}"))
+    if not (place := pipelines_directory()).is_dir():
+        raise ConfigurationError(escape_text(f"there is no directory {place}; {_SET}"))
     return sorted(path for path in place.iterdir() if path.suffix in ENDINGS)
 
 
@@ -233,15 +236,15 @@ def load_all(names: Iterable[str]) -> Loaded:
 
 def load_valid() -> dict[str, Spec]:
     """Return the specs of all pipelines whose file is valid, by name."""
-    return valid(load_all(pipeline_names()))
+    return valid_specs(load_all(pipeline_names()))
 
 
-def valid(loaded: Loaded) -> dict[str, Spec]:
+def valid_specs(loaded: Loaded) -> dict[str, Spec]:
     """Return the specs of the pipelines whose file is valid."""
     return {name: spec for name, spec in loaded.items() if not isinstance(spec, ConfigurationError)}
 
 
-def said(name: str) -> dict[str, str] | None:
+def unchecked_lines(name: str) -> dict[str, str] | None:
     """Return what the lines `kind:` and `schedule:` of a pipeline's file say, unchecked.
 
     Of a file that is wrong, or no YAML at all. None if it cannot be read.

@@ -84,7 +84,7 @@ def egress_text(
     form = {"lake": source} if is_pipeline_name(source) else {"path": source, "format": file_format}
     as_in_header = ""
     is_known = "path" in form and file_format in get_args(formats.FileFormatName)
-    if is_known and formats.of_files(file_format).needs_columns:
+    if is_known and formats.format_of_files(file_format).needs_columns:
         form, columns = {**form, "columns": columns or _EXAMPLE}, None
         as_in_header = "  # columns: as in the header of the files"
     proposed = (

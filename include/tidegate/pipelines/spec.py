@@ -33,7 +33,7 @@ Spec = Ingest | Egress
 
 _KINDS: Mapping[str, type[Ingest] | type[Egress]] = {"ingest": Ingest, "egress": Egress}
 _PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "ingest": {"": Ingest, "spark": Spark, "start": StartAt, **dict(decode_spec.keys())},
+    "ingest": {"": Ingest, "spark": Spark, "start": StartAt, **dict(decode_spec.decoder_keys())},
     "egress": {
         "": Egress,
         "spark": SendingSpark,

@@ -138,7 +138,7 @@ def _is_absolute(path: str) -> str:
 
 
 def _is_safe(lake: str) -> str:
-    if locations.find_scheme(lake) and (strange := locations.unsafe(lake)):
+    if locations.find_scheme(lake) and (strange := locations.unsafe_characters(lake)):
         raise ValueError(f"a URL here has no {' '.join(map(repr, strange))}")
     return lake
 

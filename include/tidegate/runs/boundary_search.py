@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.core.boundaries import Boundary, clamped, milliseconds
+from tidegate.core.boundaries import Boundary, clamp_boundary, to_milliseconds
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
 from tidegate.errors import BrokerError
-from tidegate.lake.boundary_files import Neighbours, neighbours
+from tidegate.lake.boundary_files import Neighbours, neighbouring_boundaries
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
 from tidegate.lake.unfinished_plans import pending_chunks
@@ -54,7 +54,7 @@ def resolve_boundaries(
     fold = Ledger(topic.store, topic.pipeline).fold
     near = {t: _near(topic, t) for t in times}
     spans = {
-        milliseconds(t): {
+        to_milliseconds(t): {
             p: (near[t].start(p), _HIGHEST_END if first is None else first)
             for p, first in _all_partitions(topic, fold, in_log[t]).items()
         }
@@ -66,31 +66,31 @@ def resolve_boundaries(
 
     in_lake = first_since(topic.store, fold, topic.id, spans)
     for t in times:
-        ms = milliseconds(t)
+        ms = to_milliseconds(t)
         at = near[t].frozen
         if at is None:
             offsets = {
                 p: _cut(topic, fold, p, first, in_lake[ms].get(p))
                 for p, first in _all_partitions(topic, fold, in_log[t]).items()
             }
-            cuts = clamped(offsets, near[t].below, near[t].above)
+            cuts = clamp_boundary(offsets, near[t].below, near[t].above)
             at = Boundary(topic.name, topic.id, ms, cuts)
         found[t] = at
     return found
 
 
 def _near(topic: Topic, time: datetime) -> Neighbours:
-    return neighbours(topic.store, topic.id, milliseconds(time))
+    return neighbouring_boundaries(topic.store, topic.id, to_milliseconds(time))
 
 
 def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[int, int | None]]:
     """Return by time and partition the first offset at or after the time, or None."""
     asked = {topic.name: topic.marks}
-    found = topic.kafka.offsets_at(asked, [milliseconds(time) for time in times])
+    found = topic.kafka.offsets_at(asked, [to_milliseconds(time) for time in times])
     return {
         time: {
             p: o
-            if (o := found[milliseconds(time)][topic.name][p]) is not None and o < m.end
+            if (o := found[to_milliseconds(time)][topic.name][p]) is not None and o < m.end
             else None
             for p, m in topic.marks.items()
         }

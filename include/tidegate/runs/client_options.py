@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from tidegate.core.json_codec import Document
 from tidegate.errors import ConfigurationError
 from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Spec
-from tidegate.settings.merged import Effective, Origin, merged
+from tidegate.settings.merged import Effective, Origin, merge_settings
 from tidegate.settings.setting import Place
 from tidegate.settings.sink_settings import DEFAULTS
-from tidegate.settings.source import disagreements
+from tidegate.settings.source import source_disagreements
 from tidegate.settings.table import TABLE
 from tidegate.spark import producer_settings
 
@@ -37,7 +37,9 @@ class InEffect(Document):
     origin: str
 
 
-def effective(spec: Spec, kafka: Kafka, of_spark: Mapping[str, str]) -> dict[str, InEffect]:
+def effective_settings(
+    spec: Spec, kafka: Kafka, of_spark: Mapping[str, str]
+) -> dict[str, InEffect]:
     """Return each setting of Spark's source or sink, of Kafka's pools, and of `spark.conf`, that
     has not the default of Spark or Kafka. `of_spark` are those of the Spark connection.
 
@@ -46,22 +48,22 @@ def effective(spec: Spec, kafka: Kafka, of_spark: Mapping[str, str]) -> dict[str
     found = _of_source(spec, kafka) if spec.kind == "ingest" else _of_sink(spec, kafka)
     given = {
         name: InEffect(each.value if name in _SHOWN else None, each.origin.value)
-        for name, each in merged(Place.SPARK, spec.spark.settings, of_spark).items()
+        for name, each in merge_settings(Place.SPARK, spec.spark.settings, of_spark).items()
         if each.origin is not Origin.TIDEGATE or name.startswith("spark.kafka.")
     }
     return {name: InEffect(each.value, each.origin.value) for name, each in found.items()} | given
 
 
-def explained_options(run: AnyRun) -> dict[str, InEffect]:
+def explain_settings(run: AnyRun) -> dict[str, InEffect]:
     """Return what `effective` does, with the deploy mode of Spark where the driver is elsewhere."""
-    return effective(run.spec, run.kafka, run.engine.settings)
+    return effective_settings(run.spec, run.kafka, run.engine.settings)
 
 
 def _of_source(spec: IngestSpec, kafka: Kafka) -> dict[str, Effective]:
     given = dict(spec.source_options)
     if spec.has_own_isolation:
         given["kafka.isolation.level"] = spec.isolation
-    found = merged(Place.SOURCE, given, kafka.options)
+    found = merge_settings(Place.SOURCE, given, kafka.options)
     if "kafka.group.id" in found:
         del found["groupIdPrefix"]  # it has no effect
     return found
@@ -69,7 +71,7 @@ def _of_source(spec: IngestSpec, kafka: Kafka) -> dict[str, Effective]:
 
 def _of_sink(spec: EgressSpec, kafka: Kafka) -> dict[str, Effective]:
     """Return those of the sink. What Tidegate derives from the others is Tidegate's."""
-    found = merged(Place.SINK, spec.target.settings, kafka.options)
+    found = merge_settings(Place.SINK, spec.target.settings, kafka.options)
     chosen = producer_settings.client_settings(spec.target.producer_settings, kafka.options)
     derived = {
         f"kafka.{name}": Effective(value, Origin.TIDEGATE)
@@ -108,11 +110,11 @@ def refuse_contradictions(spec: Spec, kafka: Kafka) -> None:
 def refuse_options(spec: Spec, connection: str, options: Mapping[str, str]) -> None:
     """Raise ConfigurationError for a pipeline's options that contradict the connection's."""
     if spec.kind == "ingest":
-        found = [("options", disagreements(spec.source_options, options))]
+        found = [("options", source_disagreements(spec.source_options, options))]
     else:
         target = spec.target
         producer = producer_settings.producer_contradictions(target.producer_settings, options)
-        reading = disagreements(target.reading_options, options)
+        reading = source_disagreements(target.reading_options, options)
         found = [(f"target.{target.key_of_producer}", producer), ("target.options", reading)]
     if wrong := [f"{key}: {each}" for key, complaints in found for each in complaints]:
         raise ConfigurationError(

@@ -20,7 +20,7 @@ FORMAT = 1
 logger = logging.getLogger(__name__)
 
 
-def keep(
+def keep_report(
     run: AnyRun,
     store: Store,
     summary: Mapping[str, Any],

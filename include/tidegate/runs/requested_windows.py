@@ -12,7 +12,7 @@ from tidegate.errors import ConfigurationError
 
 
 def absolute_edge(edge: str | None, zone: str, now: datetime | None = None) -> str | None:
-    """Return an edge as `windows.absolute` does; ConfigurationError for an unknown zone.
+    """Return an edge as `windows.anchor_edge` does; ConfigurationError for an unknown zone.
 
     `now`, by default this moment, is what `-1d` counts from.
     """
@@ -24,10 +24,10 @@ def absolute_edge(edge: str | None, zone: str, now: datetime | None = None) -> s
         raise ConfigurationError(
             f"zone {zone!r}: not a name of the IANA time zones, like UTC or Europe/Berlin"
         ) from None
-    return windows.absolute(edge, found, now or datetime.now(UTC))
+    return windows.anchor_edge(edge, found, now or datetime.now(UTC))
 
 
-def parsed_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
+def parse_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
     """Return the ranges of texts like `orders:0:120-340`; ConfigurationError for another form."""
     try:
         return tuple(map(windows.parse_range, texts))

@@ -12,7 +12,7 @@ from tidegate.runs.run import Run
 from tidegate.runs.spec_protocol import IngestSpec
 
 
-def resolved(spec: IngestSpec, kafka: Kafka, fold: Fold) -> IngestSpec:
+def resolve_topics(spec: IngestSpec, kafka: Kafka, fold: Fold) -> IngestSpec:
     """Return the spec with the topics that its pattern matches in Kafka or in the ledger.
 
     A topic that was deleted stays in the list, so that it is reported. UnknownTopic if no topic
@@ -32,7 +32,7 @@ def resolved(spec: IngestSpec, kafka: Kafka, fold: Fold) -> IngestSpec:
     return spec.with_topics(topics)
 
 
-def recorded(spec: IngestSpec, fold: Fold) -> IngestSpec:
+def recorded_topics(spec: IngestSpec, fold: Fold) -> IngestSpec:
     """Return the spec with the topics of the ledger that its pattern matches. No broker call."""
     if spec.pattern is None:
         return spec
@@ -50,4 +50,4 @@ def choose_topic(pipeline: str, topics: Sequence[str], topic: str | None) -> str
 
 def with_topics(run: Run, fold: Fold) -> Run:
     """Return the run with the topics of its pipeline resolved."""
-    return replace(run, spec=resolved(run.spec, run.kafka, fold))
+    return replace(run, spec=resolve_topics(run.spec, run.kafka, fold))

@@ -13,7 +13,7 @@ from tidegate.errors import CursorAhead
 from tidegate.lake.ledger import Ledger
 from tidegate.runs.run import NO_MIRROR, Mirror
 from tidegate.runs.spec_protocol import IngestSpec, Spec
-from tidegate.runs.topics import recorded
+from tidegate.runs.topics import recorded_topics
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,9 @@ def variable_name(pipeline: str, topic: str) -> str:
     return f"tidegate__{pipeline}{'.' if pipeline.endswith('_') else ''}__{topic}"
 
 
-def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = ()) -> list[Drift]:
+def find_drifts(
+    mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = ()
+) -> list[Drift]:
     """Return the Variables that differ from the ledger, which is read after them.
 
     In the other order, a commit in between would look like a manual edit. A cursor from before a
@@ -83,11 +85,11 @@ def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = 
     return drifting
 
 
-def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
+def restore_variables(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
     """Rewrite Variables that are missing, unreadable or behind. CursorAhead if one is ahead."""
     if mirror is NO_MIRROR:
         return
-    found = drifts(mirror, spec, ledger)
+    found = find_drifts(mirror, spec, ledger)
     for drift in found:
         if drift.state == "ahead":
             raise cursor_ahead(spec, drift)
@@ -105,7 +107,7 @@ def refuse_ahead(mirror: Mirror, spec: IngestSpec, ledger: Ledger) -> None:
     new = [topic for topic in spec.topics if topic not in ledger.fold.topic_ids]
     if spec.pattern is None or not new:
         return
-    for drift in drifts(mirror, spec, ledger, new):
+    for drift in find_drifts(mirror, spec, ledger, new):
         if drift.state == "ahead":
             raise cursor_ahead(spec, drift)
 
@@ -159,7 +161,7 @@ def write_topic(
 
 
 def _topics(spec: Spec, fold: Fold) -> tuple[str, ...]:
-    return spec.target.names if spec.kind == "egress" else recorded(spec, fold).topics
+    return spec.target.names if spec.kind == "egress" else recorded_topics(spec, fold).topics
 
 
 def _cursors(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.broker.cluster import Cluster, survey
-from tidegate.broker.consumer import reading
+from tidegate.broker.consumer import open_reader
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import columns
-from tidegate.core.boundaries import milliseconds
+from tidegate.core.boundaries import to_milliseconds
 from tidegate.core.cluster_answers import Record, iso
 from tidegate.core.cursor import Watermarks
 from tidegate.core.decoding import UNDECODABLE, decoding_of_topic
@@ -58,7 +58,7 @@ def peek_records(
         marks = {p: m for p, m in known.items() if partition in (None, p)}
         starts = _starts(cluster, topic, marks, start, most)
     found: list[tuple[int, Record]] = []
-    with reading(kafka) as records:
+    with open_reader(kafka) as records:
         for p, at in sorted(starts.items()):
             r = OffsetRange(topic, p, at, marks[p].end)
             found += [(p, each) for each in itertools.islice(records(r, spec.isolation), most)]
@@ -68,9 +68,11 @@ def peek_records(
     if decode_by and how and chosen:
         given = {topic: [(record.key, record.value) for _, record in chosen]}
         rows = decode_samples(given, {topic: how}, decode_by, spec.spark.settings)[topic]
-        from tidegate.lake.dataset import query
+        from tidegate.lake.dataset import run_query
 
-        for form, row in zip(forms, _rows(*query({"decoded": rows}, "FROM decoded")), strict=True):
+        for form, row in zip(
+            forms, _rows(*run_query({"decoded": rows}, "FROM decoded")), strict=True
+        ):
             form.update(_typed(row))
     return _document(spec, topic, forms)
 
@@ -91,7 +93,7 @@ def peek_in_lake(
     """
     from tidegate.lake import dataset, ledger  # PyArrow takes a while
 
-    fold = ledger.existing(store, spec.name)
+    fold = ledger.read_existing(store, spec.name)
     lake = dataset.Lake(spec.name, store, fold, topic)
     topic_id, known = fold.topic_ids[topic], fold.cursors(topic)
     if partition is not None and partition not in known:
@@ -154,7 +156,7 @@ def _starts(
         return {p: max(m.start, m.end - most) for p, m in marks.items() if m.start < m.end}
     edge = _edge(topic, start)
     if isinstance(edge, datetime):
-        at = cluster.offsets_since({topic: dict.fromkeys(marks, milliseconds(edge))})[topic]
+        at = cluster.offsets_since({topic: dict.fromkeys(marks, to_milliseconds(edge))})[topic]
         offsets = {p: offset for p, offset in at.items() if offset is not None}
     elif isinstance(edge, int):
         offsets = dict.fromkeys(marks, edge)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tidegate.broker.cluster import survey
-from tidegate.broker.consumer import reading
+from tidegate.broker.consumer import open_reader
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import sampled_columns, schema
 from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding, decoding_of_topic
@@ -17,7 +17,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest
-from tidegate.runs.topics import resolved
+from tidegate.runs.topics import resolve_topics
 from tidegate.samples.decoded_by_spark import KeyAndValue, decode_samples
 
 RECORDS = 100
@@ -35,13 +35,18 @@ class Proposal(NamedTuple):
     records: int
 
 
-def proposed(spec: Ingest, kafka: KafkaCluster, topics: Sequence[str]) -> dict[str, Proposal]:
+def propose_decoders(
+    spec: Ingest, kafka: KafkaCluster, topics: Sequence[str]
+) -> dict[str, Proposal]:
     """Return a proposal for each topic that has records. Raises the errors of a broker."""
     sampled = sample_records(spec, kafka, topics, RECORDS)
-    return {topic: Proposal(decoder(_values(each)), len(each)) for topic, each in sampled.items()}
+    return {
+        topic: Proposal(propose_decoder(_values(each)), len(each))
+        for topic, each in sampled.items()
+    }
 
 
-def fit(
+def check_sample(
     spec: Ingest, kafka: KafkaCluster, spark: SparkConnection, most: int
 ) -> dict[str, dict[str, Any]]:
     """Return, by topic with records, what of a sample does not fit the declared columns.
@@ -50,7 +55,7 @@ def fit(
     the sample. `value` is how values can be decoded so that more of them fit. Null if that is
     declared, or not known. Raises the errors of a broker, and those of `decoded`.
     """
-    sampled = sample_records(spec, kafka, resolved(spec, kafka, Fold()).topics, most)
+    sampled = sample_records(spec, kafka, resolve_topics(spec, kafka, Fold()).topics, most)
     declared = {topic: how for topic in sampled if (how := decoding_of_topic(spec.decoding, topic))}
     given = {topic: sampled[topic] for topic in declared}
     rows = decode_samples(given, declared, spark, spec.spark.settings)
@@ -75,7 +80,7 @@ def _declared(decoder: Decoder) -> dict[str, Any]:
 def better_than(declared: Decoding, values: list[bytes], faults: Iterable[str]) -> Decoder | None:
     """Return what decodes more of the values than the declared decoder does, or None."""
     if declared.value is None:
-        return decoder(values)
+        return propose_decoder(values)
     if declared.value.format != "json":
         return None
     fields = declared.value.fields
@@ -87,11 +92,11 @@ def better_than(declared: Decoding, values: list[bytes], faults: Iterable[str]) 
         if any(each.count(f" {name}: {no} {kind}, ") for each in wrong for no in _NO)
     }
     for extended in (
-        sampled_columns.extended(values, fields, unfit),
+        sampled_columns.extend_columns(values, fields, unfit),
         # Names that the lake has, or the key: only what is declared can be wider.
-        sampled_columns.extended(values, fields, unfit)[: len(fields)],
+        sampled_columns.extend_columns(values, fields, unfit)[: len(fields)],
     ):
-        better = replace(declared.value, schema=schema.ddl(extended))
+        better = replace(declared.value, schema=schema.render_ddl(extended))
         if not replace(declared, value=better).complaints():
             return better if extended != fields else None
     return None
@@ -113,7 +118,7 @@ def sample_records(
         for p, m in chosen:
             start = max(m.start, m.end - -(-most // len(chosen)))
             ranges.append(OffsetRange(topic, p, start, m.end))
-    with reading(kafka) as records:
+    with open_reader(kafka) as records:
         for r in ranges:
             newest, size = deque[KeyAndValue](), 0
             for record in records(r, spec.isolation):
@@ -134,15 +139,15 @@ def _values(records: Iterable[KeyAndValue]) -> list[bytes]:
     return [value for _, value in records if value is not None]
 
 
-def decoder(values: Sequence[bytes]) -> Decoder | None:
+def propose_decoder(values: Sequence[bytes]) -> Decoder | None:
     """Return how values can be decoded: as JSON, if nearly all are objects, else as text, if all
     are UTF-8.
     """
     objects = [text for value in values if (text := _utf8(value)) and text.lstrip()[:1] == "{"]
     if objects and len(objects) >= 0.9 * len(values):
-        fields = sampled_columns.of_objects(objects)
+        fields = sampled_columns.columns_of_objects(objects)
         if fields:
-            found = Decoder("json", schema.ddl(fields))
+            found = Decoder("json", schema.render_ddl(fields))
             if Decoding(found).complaints():
                 found = Decoder("json", found.schema, _PREFIX)
             return found

@@ -16,7 +16,7 @@ _CODE = {
 }
 
 
-def of_clients(
+def client_answers(
     place: Place,
     known: Mapping[str, Check],
     defaults: Mapping[str, str],

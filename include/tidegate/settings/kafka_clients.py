@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.settings.setting import INT, LONG, Check, boolean, check_text, check_whole, word
+from tidegate.settings.setting import (
+    INT,
+    LONG,
+    Check,
+    check_boolean,
+    check_text,
+    check_whole,
+    check_words,
+)
 
 _MILLISECONDS = check_whole(0, LONG)
 
@@ -80,16 +88,16 @@ SECURITY: Mapping[str, Check] = dict.fromkeys(
 """Which cluster is used and how it is logged in to: all clients."""
 
 COMMON: Mapping[str, Check] = {
-    "auto.include.jmx.reporter": boolean,
+    "auto.include.jmx.reporter": check_boolean,
     "client.id": check_text,
     "connections.max.idle.ms": check_whole(-(2**63), LONG),
-    "enable.metrics.push": boolean,
+    "enable.metrics.push": check_boolean,
     "interceptor.classes": check_text,
     "metadata.max.age.ms": _MILLISECONDS,
-    "metadata.recovery.strategy": word("none", "rebootstrap", ignore_case=True),
+    "metadata.recovery.strategy": check_words("none", "rebootstrap", ignore_case=True),
     "metric.reporters": check_text,
     "metrics.num.samples": check_whole(1),
-    "metrics.recording.level": word("INFO", "DEBUG", "TRACE"),
+    "metrics.recording.level": check_words("INFO", "DEBUG", "TRACE"),
     "metrics.sample.window.ms": _MILLISECONDS,
     "receive.buffer.bytes": check_whole(-1),
     "reconnect.backoff.max.ms": _MILLISECONDS,
@@ -103,23 +111,23 @@ COMMON: Mapping[str, Check] = {
 }
 
 CONSUMER: Mapping[str, Check] = {
-    "allow.auto.create.topics": boolean,
+    "allow.auto.create.topics": check_boolean,
     "auto.commit.interval.ms": check_whole(0),
-    "auto.offset.reset": word("latest", "earliest", "none"),
-    "check.crcs": boolean,
+    "auto.offset.reset": check_words("latest", "earliest", "none"),
+    "check.crcs": check_boolean,
     "client.rack": check_text,
     "default.api.timeout.ms": check_whole(1),
-    "enable.auto.commit": boolean,
-    "exclude.internal.topics": boolean,
+    "enable.auto.commit": check_boolean,
+    "exclude.internal.topics": check_boolean,
     "fetch.max.bytes": check_whole(0),
     "fetch.max.wait.ms": check_whole(0),
     "fetch.min.bytes": check_whole(0),
     "group.id": check_text,
     "group.instance.id": check_text,
-    "group.protocol": word("classic", "consumer", ignore_case=True),
+    "group.protocol": check_words("classic", "consumer", ignore_case=True),
     "group.remote.assignor": check_text,
     "heartbeat.interval.ms": check_whole(0),
-    "isolation.level": word("read_committed", "read_uncommitted"),
+    "isolation.level": check_words("read_committed", "read_uncommitted"),
     "key.deserializer": check_text,
     "max.partition.fetch.bytes": check_whole(0),
     "max.poll.interval.ms": check_whole(1),
@@ -130,25 +138,25 @@ CONSUMER: Mapping[str, Check] = {
 }
 
 PRODUCER: Mapping[str, Check] = {
-    "acks": word("all", "-1", "0", "1"),
+    "acks": check_words("all", "-1", "0", "1"),
     "batch.size": check_whole(0),
     "buffer.memory": check_whole(1, LONG),
     "compression.gzip.level": _gzip,
     "compression.lz4.level": check_whole(1, 17),
-    "compression.type": word("none", "gzip", "snappy", "lz4", "zstd"),
+    "compression.type": check_words("none", "gzip", "snappy", "lz4", "zstd"),
     "compression.zstd.level": check_whole(-131072, 22),
     "delivery.timeout.ms": check_whole(1),
-    "enable.idempotence": word("true", "false"),
+    "enable.idempotence": check_words("true", "false"),
     "key.serializer": check_text,
     "linger.ms": check_whole(0, LONG),
     "max.block.ms": check_whole(1000, LONG),
     "max.in.flight.requests.per.connection": check_whole(1),
     "max.request.size": check_whole(1),
     "metadata.max.idle.ms": check_whole(5000, LONG),
-    "partitioner.adaptive.partitioning.enable": boolean,
+    "partitioner.adaptive.partitioning.enable": check_boolean,
     "partitioner.availability.timeout.ms": _MILLISECONDS,
     "partitioner.class": check_text,
-    "partitioner.ignore.keys": boolean,
+    "partitioner.ignore.keys": check_boolean,
     "retries": check_whole(0, INT),
     "transaction.timeout.ms": check_whole(),
     "transactional.id": check_text,

@@ -25,7 +25,7 @@ class Effective(NamedTuple):
     origin: Origin
 
 
-def defaults(place: Place) -> dict[str, str]:
+def own_defaults(place: Place) -> dict[str, str]:
     """Return Tidegate's own values at a place that are not the ones of Spark or Kafka."""
     return {
         each.name: each.default
@@ -34,14 +34,14 @@ def defaults(place: Place) -> dict[str, str]:
     }
 
 
-def merged(
+def merge_settings(
     place: Place, pipeline: Mapping[str, str], connection: Mapping[str, str]
 ) -> dict[str, Effective]:
     """Return the settings in effect, by name, except those that are Spark's and Kafka's defaults.
 
     `pipeline` and `connection` are those that were given, by the names of the table.
     """
-    found = {name: Effective(value, Origin.TIDEGATE) for name, value in defaults(place).items()}
+    found = {name: Effective(value, Origin.TIDEGATE) for name, value in own_defaults(place).items()}
     found |= {name: Effective(value, Origin.CONNECTION) for name, value in connection.items()}
     found |= {name: Effective(value, Origin.PIPELINE) for name, value in pipeline.items()}
     return dict(sorted(found.items()))

@@ -84,7 +84,7 @@ def secrets_complaint(names: list[str]) -> str:
     return f"spark.conf: {', '.join(names)}: {WHY}; use {USE}"
 
 
-def refers(name: str) -> bool:
+def may_refer(name: str) -> bool:
     """Return whether a setting of this name may refer to a secret."""
     return any(rule.fullmatch(name) for rule, _ in _REFERENCES[:-1])
 

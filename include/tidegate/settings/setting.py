@@ -103,12 +103,12 @@ def check_whole(least: int = -(2**31), most: int = INT) -> Whole:
     return Whole(least, most)
 
 
-def word(*known: str, ignore_case: bool = False) -> Word:
+def check_words(*known: str, ignore_case: bool = False) -> Word:
     """Return the check of a value that is one of some words."""
     return Word(known, ignore_case)
 
 
-def boolean(value: str) -> str | None:
+def check_boolean(value: str) -> str | None:
     """Check a switch."""
     return None if value.lower() in ("true", "false") else "true or false"
 
@@ -125,14 +125,14 @@ def check_duration(value: str) -> str | None:
     return "not a duration, for example 500ms, 5m or 1h"
 
 
-def size(value: str) -> str | None:
+def check_size(value: str) -> str | None:
     """Check a size of Spark: a whole number and a unit, or a number of its default unit."""
     if re.fullmatch(rf"[0-9]{{1,15}}({'|'.join(_UNITS)})?", value.strip().lower()):
         return None
     return "not a size, for example 512m or 2g: a whole number and a unit, without a blank"
 
 
-def heap(value: str) -> str | None:
+def check_heap(value: str) -> str | None:
     """Check the memory of a Java process, which Java reads, too: `2gb` is none for it."""
     found = re.fullmatch(r"([0-9]{1,9})([kmgt])", value.strip().lower())
     if not found:
@@ -144,7 +144,7 @@ def heap(value: str) -> str | None:
 
 def executor_heap(value: str) -> str | None:
     """Check the memory of an executor, which Spark reads, and rounds to MiB."""
-    if wrong := size(value):
+    if wrong := check_size(value):
         return wrong
     number, unit = re.fullmatch(r"([0-9]+)([a-z]*)", value.strip().lower()).groups()  # type: ignore[union-attr]
     if int(number) * _UNITS[unit or "m"] < _LEAST_HEAP:
@@ -160,7 +160,7 @@ _UNITS = {
 _LEAST_HEAP = 450 * 1024**2
 
 
-def values(check: Check | None) -> str:
+def describe_values(check: Check | None) -> str:
     """Return which values a check takes. Empty for one of a setting's own."""
     match check:
         case Whole(least, most) if most in (INT, LONG):
@@ -169,12 +169,12 @@ def values(check: Check | None) -> str:
             return f"a whole number from {least} to {most}"
         case Word(known):
             return ", ".join(known)
-    if check is boolean:
+    if check is check_boolean:
         return "true, false"
     kinds: dict[Check | None, str] = {
         check_duration: "a duration: 500ms, 5m, 1h",
-        size: "a size: 512m, 2g",
-        heap: "512m, 2g",
+        check_size: "a size: 512m, 2g",
+        check_heap: "512m, 2g",
         executor_heap: "a size: 512m, 2g",
     }
     return kinds.get(check, "")

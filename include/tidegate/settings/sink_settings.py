@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.settings.client_answers import of_clients
+from tidegate.settings.client_answers import client_answers
 from tidegate.settings.kafka_clients import PRODUCER
-from tidegate.settings.setting import Answer, Place, Setting, boolean, word
+from tidegate.settings.setting import Answer, Place, Setting, check_boolean, check_words
 from tidegate.settings.source import SOURCE
 
 DEFAULTS = {
@@ -64,11 +64,11 @@ def _acks(value: str) -> str | None:
         return "0 would lose records silently; use all"
     if value.isdecimal() and value != "1":
         return "a number of replicas is of Kafka 0.8; use all"
-    return word("all", "-1", "1")(value)
+    return check_words("all", "-1", "1")(value)
 
 
 def _no_other_keys(value: str) -> str | None:
-    if boolean(value) is None and value.lower() == "false":
+    if check_boolean(value) is None and value.lower() == "false":
         return None
     return "true would send the rows of a key to many partitions; give columns.partition"
 
@@ -83,7 +83,7 @@ _OWN = {
         ),
         Setting(
             name="kafka.partitioner.class", place=Place.SINK,
-            check=word("org.apache.kafka.clients.producer.RoundRobinPartitioner"),
+            check=check_words("org.apache.kafka.clients.producer.RoundRobinPartitioner"),
             why="other classes would run code of their own",
         ),
         Setting(
@@ -103,7 +103,7 @@ _OWN = {
 }  # fmt: skip
 
 SINK: tuple[Setting, ...] = (
-    *of_clients(Place.SINK, PRODUCER, DEFAULTS, _OUTSIDE, _OWN),
+    *client_answers(Place.SINK, PRODUCER, DEFAULTS, _OUTSIDE, _OWN),
     *(
         replace(each, place=Place.SINK, why="for reading back what was sent")
         for each in SOURCE

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidegate.settings.client_answers import of_clients, setup_timeouts
+from tidegate.settings.client_answers import client_answers, setup_timeouts
 from tidegate.settings.kafka_clients import CONSUMER
 from tidegate.settings.setting import (
     INT,
@@ -15,11 +15,11 @@ from tidegate.settings.setting import (
     Answer,
     Place,
     Setting,
-    boolean,
+    check_boolean,
     check_text,
     check_whole,
+    check_words,
     without_unset,
-    word,
 )
 
 DEFAULTS = {
@@ -56,9 +56,9 @@ def _warned(why: str, use: str, *names: str) -> Iterable[Setting]:
 
 
 def _checked(value: str) -> str | None:
-    if boolean(value) is None and value.lower() == "false":
+    if check_boolean(value) is None and value.lower() == "false":
         return "false would write records that were damaged on the way into the lake; use true"
-    return boolean(value)
+    return check_boolean(value)
 
 
 _OWN = {
@@ -97,7 +97,7 @@ _OWN = {
         ),
         Setting(
             name="kafka.group.protocol", place=Place.SOURCE, answer=Answer.WARNED,
-            check=word("classic", ignore_case=True), outside="classic", why=_NO_GROUP,
+            check=check_words("classic", ignore_case=True), outside="classic", why=_NO_GROUP,
         ),
         *_warned(
             "the partitions are assigned by the topics of the plan", "`topics`, `pattern`",
@@ -123,7 +123,7 @@ _OWN = {
 }  # fmt: skip
 
 SOURCE: tuple[Setting, ...] = (
-    *of_clients(Place.SOURCE, CONSUMER, DEFAULTS, _OUTSIDE, _OWN),
+    *client_answers(Place.SOURCE, CONSUMER, DEFAULTS, _OUTSIDE, _OWN),
     Setting(
         name="kafkaConsumer.pollTimeoutMs", place=Place.SOURCE, check=check_whole(1, LONG),
         default="30000", outside="120000 (spark.network.timeout)",
@@ -153,7 +153,7 @@ SOURCE: tuple[Setting, ...] = (
         why="the group id is this and the plan's id; a broker's ACLs may ask for a prefix",
     ),
     Setting(
-        name="includeHeaders", place=Place.SOURCE, answer=Answer.WARNED, check=boolean,
+        name="includeHeaders", place=Place.SOURCE, answer=Answer.WARNED, check=check_boolean,
         why="it has no effect: headers are always kept", outside="false",
     ),
     *_refused(
@@ -212,7 +212,7 @@ _COMPARED = {
 _LONGEST_RETRYING = 3_600_000  # ms
 
 
-def disagreements(
+def source_disagreements(
     given: Mapping[str, str], connection: Mapping[str, str] | None = None
 ) -> list[str]:
     """Return which valid settings a consumer, or the driver's admin client, refuses together, or

@@ -15,13 +15,13 @@ from tidegate.settings.setting import (
     Check,
     Place,
     Setting,
-    boolean,
+    check_boolean,
     check_duration,
+    check_heap,
+    check_size,
     check_text,
     check_whole,
     executor_heap,
-    heap,
-    size,
 )
 
 # By default Spark keeps the consumers of a task, and the records that they fetched last (up to
@@ -218,7 +218,7 @@ SPARK: tuple[Setting, ...] = (
         becomes="spark.kafka.consumer.cache.capacity", why="the name until Spark 3.0",
     ),
     Setting(
-        name="spark.kafka.consumer.cache.jmx.enable", place=Place.SPARK, check=boolean,
+        name="spark.kafka.consumer.cache.jmx.enable", place=Place.SPARK, check=check_boolean,
         outside="false", why="shows the pool of consumers as an MBean of the driver's and the "
         "executors' Java",
     ),
@@ -227,7 +227,7 @@ SPARK: tuple[Setting, ...] = (
         "`tidegate.delegation_token` of the connection",
     ),
     Setting(
-        name="spark.security.credentials.kafka.enabled", place=Place.SPARK, check=boolean,
+        name="spark.security.credentials.kafka.enabled", place=Place.SPARK, check=check_boolean,
         caution=_no_tokens, outside="true",
         why="by it Spark obtains Kafka's delegation tokens on YARN and Kubernetes; elsewhere "
         "Tidegate's driver does",
@@ -258,10 +258,10 @@ SPARK: tuple[Setting, ...] = (
         name="spark.sql.legacy.*", place=Place.SPARK, answer=Answer.REFUSED,
         why=f"an older Spark would read other values, or compute others: {_SAME_VALUES}",
     ),
-    Setting(name="spark.driver.memory", place=Place.SPARK, check=heap, outside="1g"),
+    Setting(name="spark.driver.memory", place=Place.SPARK, check=check_heap, outside="1g"),
     Setting(name="spark.executor.memory", place=Place.SPARK, check=executor_heap, outside="1g"),
     *(
-        Setting(name=name, place=Place.SPARK, check=size)
+        Setting(name=name, place=Place.SPARK, check=check_size)
         for name in (
             "spark.driver.memoryOverhead", "spark.executor.memoryOverhead",
             "spark.executor.pyspark.memory", "spark.memory.offHeap.size",
@@ -342,7 +342,7 @@ SPARK: tuple[Setting, ...] = (
     ),
     Setting(
         name="spark.sql.streaming.kafka.useDeprecatedOffsetFetching", place=Place.SPARK,
-        answer=Answer.WARNED, check=boolean, outside="false",
+        answer=Answer.WARNED, check=check_boolean, outside="false",
         why="true looks offsets up with a consumer, which needs READ on the group as well",
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ OLDEST = "3.5"
 _WHOLE = "4.0"
 
 
-def line(version: str) -> str:
+def line_of(version: str) -> str:
     """Return the line of a version: "4.0" of "4.0.4"."""
     return ".".join(version.split(".")[:2])
 

@@ -54,7 +54,7 @@ def find_setting(place: Place, name: str) -> Setting | None:
     return next((replace(each, name=name) for each in groups), None)
 
 
-def named(name: str, more: Iterable[Setting] = ()) -> tuple[Setting, ...]:
+def find_settings(name: str, more: Iterable[Setting] = ()) -> tuple[Setting, ...]:
     """Return the settings of this name at all places, in any letter case, with or without `kafka.`.
 
     `more` are settings beside those of the table. ConfigurationError with the nearest name that is
@@ -75,7 +75,7 @@ def named(name: str, more: Iterable[Setting] = ()) -> tuple[Setting, ...]:
 def _in_spark(name: str, found: Sequence[Setting]) -> tuple[Setting, ...]:
     """Return the answers to a setting of Spark. `found` are those of the table."""
     if secrets.named_secret(name):
-        if not secrets.refers(name):
+        if not secrets.may_refer(name):
             return (_secret(name),)
         why = f"only with a value that refers to a secret: {secrets.WHY}"
         return (Setting(name=name, place=Place.SPARK, why=why, use=secrets.USE),)

@@ -96,7 +96,7 @@ class HadoopAnswers:
         return content
 
 
-def in_lake(directory: str, jvm: Any) -> LocalAnswers | HadoopAnswers:
+def answers_in_lake(directory: str, jvm: Any) -> LocalAnswers | HadoopAnswers:
     """Return the answers in a directory of the lake, a path or a URL, without a session."""
     if "://" not in directory:
         return LocalAnswers(Path(directory))

@@ -16,7 +16,7 @@ from tidegate.spark import records, source_rows
 from tidegate.spark.egress_job import EgressJob, RowSource
 from tidegate.spark.expressions import NotComputable
 from tidegate.spark.failures import describe, java_causes
-from tidegate.spark.spark_versions import condition
+from tidegate.spark.spark_versions import error_condition
 
 SPARK_ERRORS = CapturedException, Py4JJavaError
 UNREADABLE = re.compile(r"FAILED_READ_FILE\S{0,99} Encountered error while reading file (\S+)\.\s")
@@ -48,14 +48,14 @@ class BadFiles(Exception):
         self.files = {name: why[:_LONGEST] for name, why in files.items()}
 
 
-def without(job: EgressJob, names: Iterable[str]) -> EgressJob:
+def drop_files(job: EgressJob, names: Iterable[str]) -> EgressJob:
     """Return the job without some of its files."""
     left_out = set(names)
     files = tuple(each for each in job.source.files if each[0] not in left_out)
     return replace(job, source=replace(job.source, files=files))
 
 
-def blamed(spark: SparkSession, job: EgressJob, error: Exception) -> dict[str, str]:
+def blame_files(spark: SparkSession, job: EgressJob, error: Exception) -> dict[str, str]:
     """Return the files for which the job has failed, with the reasons. None if it was no file.
 
     Each fails also alone: they are found by bisection, and no more than MOST.
@@ -77,7 +77,7 @@ def failing_expression(source: RowSource, error: Exception) -> str | None:
 def is_temporary(error: Exception) -> bool:
     """Return whether a retry may succeed without a change of file or settings."""
     if isinstance(error, AnalysisException):
-        return condition(error) == "PATH_NOT_FOUND"  # deleted since: the retry plans again
+        return error_condition(error) == "PATH_NOT_FOUND"  # deleted since: the retry plans again
     thrown = thrown_errors(error)
     # The message of an expression that fails quotes the row, which may be a line of a log.
     said = [message for _, message in thrown if not _computed(message)]
@@ -120,7 +120,7 @@ def _failure(spark: SparkSession, job: EgressJob) -> Exception | None:
     """Return the error of reading all rows and computing all columns, if there is one."""
     failure: Exception | None = None
     try:
-        source_rows.select(spark, job.source, {})
+        source_rows.select_rows(spark, job.source, {})
     except SPARK_ERRORS as error:
         failure = error
     else:

@@ -35,7 +35,7 @@ def fields_of(parsed: Parsed, column: str) -> tuple[DataFrame, dict[str, Column]
 
     The fields are hidden columns of their own: a reason asks whether the value is null.
     """
-    names = {name: hidden(column, f"field {n}") for n, name in enumerate(parsed.values)}
+    names = {name: hidden_name(column, f"field {n}") for n, name in enumerate(parsed.values)}
     rows = parsed.rows.withColumns({names[n]: value for n, value in parsed.values.items()})
     fields = {name: F.col(each) for name, each in names.items()}
     unfit = parsed.unfit(fields)
@@ -58,7 +58,7 @@ def any_of(conditions: Iterable[Column]) -> Column:
     return found[0]
 
 
-def hidden(column: str, what: str) -> str:
+def hidden_name(column: str, what: str) -> str:
     """Return the name of a column that is not in the result."""
     return f"{MARK}{what} {column}"
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tidegate.core import schema
 from tidegate.core.decoding import UNDECODABLE, Decoding
-from tidegate.spark.decoded import fields_of, hidden
+from tidegate.spark.decoded import fields_of, hidden_name
 
 
 def decode_rows(rows: DataFrame, decoding: Decoding) -> DataFrame:
@@ -23,14 +23,18 @@ def decode_rows(rows: DataFrame, decoding: Decoding) -> DataFrame:
 
     given, faults, columns = rows.columns, dict[str, Column](), []
     for column, decoder in decoding.decoders.items():
-        parsed = formats.of_decoder(decoder).parse(rows, column, decoder)
+        parsed = formats.format_of_decoder(decoder).parse(rows, column, decoder)
         rows, fields, fault = fields_of(parsed, column)
         columns += [fields[f.name].alias(decoder.prefix + f.name) for f in decoder.fields]
         is_given = F.col(column).isNotNull()
-        faults[hidden(column, "fault")] = F.when(is_given, F.concat(F.lit(f"{column}: "), fault))
+        faults[hidden_name(column, "fault")] = F.when(
+            is_given, F.concat(F.lit(f"{column}: "), fault)
+        )
     if len(faults) > 1:
         rows = rows.withColumns(faults)
         both = F.concat_ws("; ", *map(F.col, faults))
         faults = {"": F.when(F.coalesce(*map(F.col, faults)).isNotNull(), both)}
     (text,) = faults.values()
-    return rows.select(*(schema.quoted(name) for name in given), *columns, text.alias(UNDECODABLE))
+    return rows.select(
+        *(schema.quote_name(name) for name in given), *columns, text.alias(UNDECODABLE)
+    )

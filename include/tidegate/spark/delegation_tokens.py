@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 
 from tidegate.core.wording import duration
 from tidegate.errors import ConfigurationError, NotAuthenticated
-from tidegate.spark.failures import describe, is_refused_login, java_causes, thrown
+from tidegate.spark.failures import describe, describe_thrown, is_refused_login, java_causes
 from tidegate.spark.job_files import Login
-from tidegate.spark.kafka_source import redact
+from tidegate.spark.kafka_source import redact_options
 
 _PATIENCE = 15_000  # ms to obtain a token
 # Records per second: a fifth of the slowest whole run of records of 1 KB in docs/benchmarks.md.
@@ -121,7 +121,7 @@ class Tokens:
             yield
         except (CapturedException, Py4JJavaError) as error:
             has_token = self._tokens or self._expected
-            if has_token and "SaslAuthenticationException" in thrown(error):
+            if has_token and "SaslAuthenticationException" in describe_thrown(error):
                 raise NoToken(f"{self._why()}; a retry obtains a new one") from error
             raise
 
@@ -194,7 +194,7 @@ def _send_again(backend: Any, data: bytes) -> None:
 
 
 @contextmanager
-def obtained(logins: Sequence[Login], records: int) -> Iterator[Tokens]:
+def obtain_tokens(logins: Sequence[Login], records: int) -> Iterator[Tokens]:
     """Yield the tokens of these clusters. Renew them meanwhile, and cancel them at the end.
 
     To be entered before Spark's context starts, so that no executor starts without tokens.
@@ -303,7 +303,7 @@ def _renew(tokens: Sequence[_Token], ended: threading.Event) -> None:
                 log.warning(
                     "%s: the delegation token, which expires at %s, was not renewed: %s",
                     token.login.name, _at(token.expiry),
-                    redact(describe(error), token.login.settings),
+                    redact_options(describe(error), token.login.settings),
                 )  # fmt: skip
             due[token] = _middle(token)
 

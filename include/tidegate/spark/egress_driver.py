@@ -26,15 +26,15 @@ from tidegate.spark import (
     target_records,
     unchanged_rows,
 )
-from tidegate.spark.answers import Answers, in_lake
+from tidegate.spark.answers import Answers, answers_in_lake
 from tidegate.spark.bad_files import SPARK_ERRORS
 from tidegate.spark.delegation_tokens import NO_TOKENS, Tokens
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
-from tidegate.spark.failures import needs, report_failure
-from tidegate.spark.job_files import with_logins
+from tidegate.spark.failures import note_needed_right, report_failure
+from tidegate.spark.job_files import merge_logins
 from tidegate.spark.preflight import Refused, preflight, read_all, refusal_of, refuse_spark
 from tidegate.spark.readback import OrderBroken
-from tidegate.spark.received_job import received
+from tidegate.spark.received_job import receive_job
 from tidegate.spark.target_records import LogLost, TooManyUnreadable
 from tidegate.spark.unchanged_rows import Inputs
 
@@ -45,16 +45,16 @@ log = logging.getLogger(__name__)
 
 def main(*args: str) -> int:
     """Send the rows of the job that the arguments name. Return the exit code."""
-    job, answers = received(EgressJob, args)
+    job, answers = receive_job(EgressJob, args)
     try:
-        with delegation_tokens.obtained(job.logins, job.records) as tokens:
+        with delegation_tokens.obtain_tokens(job.logins, job.records) as tokens:
             spark = session.create_session(job.app_name)
             try:
                 return attempt_sending(spark, job, answers, tokens)
             finally:
                 spark.stop()
     except Exception as error:
-        secrets = with_logins(job.options, job.logins)
+        secrets = merge_logins(job.options, job.logins)
         return report_failure(error, "starting Spark", secrets, answers)
 
 
@@ -67,11 +67,13 @@ def attempt_sending(
     """
     try:
         with tokens.used_by(spark):
-            session.configure(spark)
+            session.configure_session(spark)
             answers.create(DONE, json.dumps(send_missing_rows(spark, job, answers)))
     except Refused as refusal:
-        message = kafka_source.redact(str(refusal), job.options)
-        files = {f: kafka_source.redact(why, job.options) for f, why in refusal.files.items()}
+        message = kafka_source.redact_options(str(refusal), job.options)
+        files = {
+            f: kafka_source.redact_options(why, job.options) for f, why in refusal.files.items()
+        }
         answers.create(REFUSED, json.dumps({"message": message, "files": files}))
         log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
@@ -88,8 +90,8 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
     SENDING before the first record.
     """
     started = time.monotonic()
-    inputs = unchanged_rows.known(job) or []
-    tables = producer_table.before(spark, job, _count(inputs))
+    inputs = unchanged_rows.known_inputs(job) or []
+    tables = producer_table.look_before(spark, job, _count(inputs))
     if is_known := tables is not None:  # counts, which fewer rows than planned do not fit, prove it
         refuse_spark(spark, job)
         good = records.to_records(spark, job)
@@ -98,7 +100,7 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
         # Without a bad row the passes behind need not compute why a row would be one.
         has_bad = any(each["bad"] for each in inputs)
         good = shaped.where(F.col("reason").isNull()) if has_bad else shaped
-        tables = producer_table.before(spark, job, _count(inputs))
+        tables = producer_table.look_before(spark, job, _count(inputs))
     checked = time.monotonic() - started
     log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, _count(inputs), checked)
     rest = _rest(spark, job, good) if job.resumed else good
@@ -106,7 +108,7 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
     rows = order_rows(job, rest, inputs)
     largest = max((each["largest"] for each in inputs), default=0)
     if is_known:
-        rows = unchanged_rows.observed(rows, inputs)
+        rows = unchanged_rows.observe_digests(rows, inputs)
     try:
         digests = write_records(job, rows, answers, largest=largest)
     except SPARK_ERRORS as error:
@@ -117,10 +119,10 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
     faults.point("send.sent")
     log.info("plan %s: sent, %.2f s", job.plan_id, time.monotonic() - started)
     if is_known:
-        inputs = unchanged_rows.with_digests(inputs, digests or ())
+        inputs = unchanged_rows.add_digests(inputs, digests or ())
     done = _proven(spark, job, good, inputs, tables, is_known=is_known)
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
-    return {**done, "versions": session.versions(spark)}
+    return {**done, "versions": session.read_versions(spark)}
 
 
 def _count(inputs: Inputs) -> int:
@@ -143,7 +145,7 @@ def _proven(
     """
     if tables is not None:
         try:
-            rows, ends = producer_table.sent(spark, job, good, inputs, tables)
+            rows, ends = producer_table.sent_rows(spark, job, good, inputs, tables)
             return readback.job_answer(job, good, inputs, ends, rows, proof="counts")
         except NotProven as error:
             log.info("plan %s: all is read back: %s", job.plan_id, error)
@@ -158,7 +160,7 @@ def _proven(
 def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> DataFrame:
     """Return the rows that the target lacks."""
     try:
-        before = target_records.records_of_plan(spark, job, target_records.ends(spark, job))
+        before = target_records.records_of_plan(spark, job, target_records.read_ends(spark, job))
         return good if before is None else readback.missing_rows(job, good, before)
     except (LogLost, OrderBroken, TooManyUnreadable) as error:
         raise Refused(str(error)) from error
@@ -170,7 +172,7 @@ def order_rows(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, An
     A lake that keeps its partitions is not shuffled: of each the rows are read by a task of its
     own.
     """
-    if not (by := records.order(job)):
+    if not (by := records.order_columns(job)):
         return rows
     places = [
         (topic, p)
@@ -189,7 +191,7 @@ def order_rows(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, An
     else:
         cores = rows.sparkSession.sparkContext.defaultParallelism
         partitions = sum(each.partitions for each in job.target.values())
-        rows = rows.repartition(min(partitions, 4 * cores), *records.group(job))
+        rows = rows.repartition(min(partitions, 4 * cores), *records.group_columns(job))
     return rows.sortWithinPartitions("topic", "partition", *by)
 
 
@@ -204,9 +206,9 @@ def write_records(
         largest_row=largest,
         largest_batch=min(each.largest for each in job.target.values()),
     )
-    shaped = records.with_provenance(rows, job)
+    shaped = records.add_provenance(rows, job)
     # It outlives this process and its submitter: what is not there was not begun.
-    in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)
-    with needs("WRITE"):
+    answers_in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)
+    with note_needed_right("WRITE"):
         answers.create(SENDING)
-        return sink.save(shaped, options)
+        return sink.save_records(shaped, options)

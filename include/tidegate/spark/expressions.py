@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.nearest import did_you_mean
-from tidegate.spark.spark_versions import condition
-from tidegate.spark.spark_versions import message as message_of
+from tidegate.spark.spark_versions import error_condition
+from tidegate.spark.spark_versions import error_message as message_of
 
 # By the groups of Spark's function registry, so that what a later Spark adds elsewhere (aggregates,
 # generators, windows, XML with schema files, anything new) is refused until it is reviewed.
@@ -64,7 +64,7 @@ class NotComputable(Exception):
     """Spark cannot compute an expression of a source's columns."""
 
 
-def computed(source: DataFrame, sql: str, key: str, hidden: Collection[str] = ()) -> Column:
+def compute_column(source: DataFrame, sql: str, key: str, hidden: Collection[str] = ()) -> Column:
     """Return the column of an expression, which is the value of `key` in the pipeline's file.
 
     NotComputable, with the columns that are not `hidden`, if Spark cannot compute it.
@@ -75,7 +75,7 @@ def computed(source: DataFrame, sql: str, key: str, hidden: Collection[str] = ()
     except AnalysisException as error:
         # Behind the first line comes Spark's own plan.
         message = " ".join(message_of(error).partition(";\n")[0].split())
-        if condition(error).startswith("UNRESOLVED_COLUMN"):
+        if error_condition(error).startswith("UNRESOLVED_COLUMN"):
             names = [name for name in source.columns if name not in hidden]
             name = (error.getMessageParameters() or {}).get("objectName", sql)
             near = did_you_mean(name.strip("`"), names)

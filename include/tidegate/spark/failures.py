@@ -22,7 +22,7 @@ from tidegate.errors import (
 )
 from tidegate.spark.answers import FAILURE, Answers
 from tidegate.spark.job_files import write_refusal
-from tidegate.spark.kafka_source import redact
+from tidegate.spark.kafka_source import redact_options
 
 _WRAPPERS = {
     "org.apache.spark.SparkException",
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def needs(right: str) -> Iterator[None]:
+def note_needed_right(right: str) -> Iterator[None]:
     """Note on an error which right the block needs: a broker that denies it does not name it."""
     try:
         yield
@@ -65,11 +65,11 @@ def report_failure(
     login was accepted before, and a retry may have the present password or token. Returns the exit
     code.
     """
-    said = redact(describe(error), options)
+    said = redact_options(describe(error), options)
     refusal: type[TidegateError] | None = None
     if isinstance(error, ConfigurationError | LakeDamaged | NotAuthenticated | OtherFormat):
         refusal = type(error)
-    elif _RIGHT.search(thrown(error)):
+    elif _RIGHT.search(describe_thrown(error)):
         refusal = NotAuthorised
         right = getattr(error, "__notes__", ["READ"])[-1]
         said = f"not permitted: {right}: {said}"
@@ -85,11 +85,11 @@ def report_failure(
 
 def is_refused_login(error: BaseException) -> bool:
     """Return whether an error is a login or TLS handshake that was refused."""
-    said = thrown(error)
+    said = describe_thrown(error)
     return bool(_LOGIN.search(said)) and not is_away(said)
 
 
-def thrown(error: BaseException) -> str:
+def describe_thrown(error: BaseException) -> str:
     """Return the full names and messages of the Java exceptions behind an error, uncut."""
     return "\n".join(f"{t.getClass().getName()}: {t.getMessage()}" for t in java_causes(error))
 

@@ -22,12 +22,12 @@ from tidegate.spark.decoded_rows import decode_rows
 from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
-from tidegate.spark.job_files import with_logins
-from tidegate.spark.parquet_writer import with_values, write_parquet, written_files
-from tidegate.spark.received_job import received
+from tidegate.spark.job_files import merge_logins
+from tidegate.spark.parquet_writer import add_directories, write_parquet, written_files
+from tidegate.spark.received_job import receive_job
 from tidegate.spark.record_size import record_size
 from tidegate.spark.spark_versions import read_kafka
-from tidegate.spark.task_size import readings, records_per_task
+from tidegate.spark.task_size import divide_window, records_per_task
 
 DONE = "_done.json"
 
@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 
 def main(*args: str) -> int:
     """Stage all chunks of the job that the arguments name, in order. Return the exit code."""
-    job, answers = received(IngestJob, args)
+    job, answers = receive_job(IngestJob, args)
     doing, staged = "starting Spark", 0
     try:
-        with delegation_tokens.obtained(job.logins, job.records) as tokens:
+        with delegation_tokens.obtain_tokens(job.logins, job.records) as tokens:
             spark = session.start(job.app_name)
             try:
                 with tokens.used_by(spark):
@@ -52,7 +52,7 @@ def main(*args: str) -> int:
             finally:
                 spark.stop()
     except Exception as error:
-        secrets = with_logins(job.options, job.logins)
+        secrets = merge_logins(job.options, job.logins)
         return report_failure(error, doing, secrets, answers, began=staged > 0)
     return 0
 
@@ -80,7 +80,7 @@ def read_chunk(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
     given = {"kafka.group.id": f"{prefix}-{job.plan_id}", **job.options}
     parts = []
     most = job.parquet.max_records_per_file
-    for window, tasks in readings(chunk.window, cores, most, job.options):
+    for window, tasks in divide_window(chunk.window, cores, most, job.options):
         limit = records_per_task(window, cores, job.options)
         options = kafka_source.source_options(window, given, max_records_per_task=limit)
         part = read_kafka(spark, options, window)
@@ -106,7 +106,7 @@ def write_chunk(
         if how := job.decode.get(part.window[0].topic):
             rows = decode_rows(rows, how)
         if fields := job.parquet.fields:
-            rows = with_values(rows, fields)
+            rows = add_directories(rows, fields)
         write_parquet(rows, part, job.parquet, directory.settings, begun=bool(counts))
         found = counted.get
         counts.append(found["rows"])
@@ -118,7 +118,7 @@ def write_chunk(
         "rows": sum(counts),
         "largest": max((size for size in largest if size is not None), default=None),
         "files": written_files(directory, job.parquet),
-        "versions": session.versions(spark),
+        "versions": session.read_versions(spark),
     }
     directory.create(DONE, json.dumps(done, sort_keys=True, indent=1))
     return done

@@ -49,7 +49,7 @@ class Login:
         return f"Login({self.cluster})"  # the settings are secret
 
 
-def with_logins(options: Mapping[str, str], logins: Iterable[Login]) -> dict[str, str]:
+def merge_logins(options: Mapping[str, str], logins: Iterable[Login]) -> dict[str, str]:
     """Return options and the settings of logins, for their secrets."""
     settings = {f"{each.cluster}.{k}": v for each in logins for k, v in each.settings.items()}
     return {**options, **settings}

@@ -6,15 +6,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from tidegate.core.offsets import Window, bounds, spark_offsets
+from tidegate.core.offsets import Window, spark_offsets, window_bounds
 from tidegate.errors import ConfigurationError
 from tidegate.settings import kafka_clients
-from tidegate.settings.merged import defaults
+from tidegate.settings.merged import own_defaults
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge_settings
 
 # A given option overrides these. Spark ignores the case of names.
-_DEFAULTS = {name.lower(): value for name, value in defaults(Place.SOURCE).items()}
+_DEFAULTS = {name.lower(): value for name, value in own_defaults(Place.SOURCE).items()}
 del _DEFAULTS["groupidprefix"]  # it has no effect beside a group id, which each job has
 _NEEDED = ("kafka.bootstrap.servers", "kafka.isolation.level")
 # Given by Tidegate and by the connection, and by no pipeline.
@@ -38,7 +38,7 @@ def source_options(
     others = {name: value for name, value in given.items() if name.lower() not in _OURS}
     if wrong := [*wrong, *judge_settings(Place.SOURCE, others).complaints]:
         raise ConfigurationError("Kafka options for Spark: " + "; ".join(wrong), options=wrong)
-    starts, ends = bounds([window])
+    starts, ends = window_bounds([window])
     options.pop("groupidprefix", None)
     return {
         **_DEFAULTS,
@@ -52,7 +52,7 @@ def source_options(
     }
 
 
-def redact(text: str, given: Mapping[str, str]) -> str:
+def redact_options(text: str, given: Mapping[str, str]) -> str:
     """Return `text` without the secrets among the options, which an exception may quote."""
     for secret in sorted(_secrets(given), key=len, reverse=True):
         text = text.replace(secret, "***")

@@ -31,7 +31,7 @@ def read_lake(spark: SparkSession, source: RowSource) -> RowFrame:
     )
     if source.where is not None:
         expressions.refuse_disallowed(spark, "where", source.where)
-        where = expressions.computed(rows, source.where, "where")
+        where = expressions.compute_column(rows, source.where, "where")
         expressions.refuse_nondeterministic(rows, where, "where")
         rows = rows.where(F.expr(source.where))
     parts = [rows]

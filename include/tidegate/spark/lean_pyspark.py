@@ -12,7 +12,7 @@ from typing import Any
 _POLL = 0.02  # seconds
 
 
-def prepare() -> None:
+def prepare_import() -> None:
     """Import PySpark so that it starts and ends soon; to be called before any other import of it.
 
     Its statistics then use `max` in place of numpy's (0.1 to 0.2 s of a start). With the first

@@ -8,7 +8,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.core import schema
-from tidegate.core.parquet_settings import PLAIN_VALUE, ParquetSettings, PartitionField, staged
+from tidegate.core.parquet_settings import (
+    PLAIN_VALUE,
+    ParquetSettings,
+    PartitionField,
+    staged_directories,
+)
 from tidegate.core.schema import Type
 from tidegate.spark.hadoop_files import HadoopDirectory, with_scheme
 from tidegate.spark.ingest_job import Chunk
@@ -31,7 +36,7 @@ def write_parquet(
     topics = {r.topic for r in chunk.window}
     directory, levels = with_scheme(chunk.directory), [field.directory for field in settings.fields]
     if settings.sort_by:
-        known = [schema.quoted(name) for name in settings.sort_by if name in rows.columns]
+        known = [schema.quote_name(name) for name in settings.sort_by if name in rows.columns]
         rows = rows.sortWithinPartitions("topic", *levels, *known)
     if len(topics) == 1:
         # The same place as by partitionBy, which would copy every row to drop its topic.
@@ -65,10 +70,10 @@ def write_parquet(
 
 def written_files(directory: HadoopDirectory, settings: ParquetSettings) -> list[str]:
     """Return the paths of the data files below a directory."""
-    return sorted(path for path in directory.files() if staged(path, settings.fields))
+    return sorted(path for path in directory.files() if staged_directories(path, settings.fields))
 
 
-def with_values(rows: DataFrame, fields: Sequence[PartitionField]) -> DataFrame:
+def add_directories(rows: DataFrame, fields: Sequence[PartitionField]) -> DataFrame:
     """Return rows with a column for each field, named as its directories.
 
     It is null where the value is, for a topic without such a column, and for a time that readers

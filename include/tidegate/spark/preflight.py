@@ -27,7 +27,7 @@ from tidegate.spark.failures import describe
 from tidegate.spark.hadoop_files import with_scheme
 from tidegate.spark.records import RECORD, DoesNotFit
 from tidegate.spark.row_frame import IDENTITY, WHOLE_FILE
-from tidegate.spark.spark_versions import message as message_of
+from tidegate.spark.spark_versions import error_message as message_of
 
 _NAMED = 5  # bad rows or files that a message names
 _DIGITS = re.compile("[0-9]+")  # reasons that differ in numbers are named once
@@ -71,10 +71,10 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
         except BadFiles as found:
             new = found.files
         except SPARK_ERRORS as error:
-            if not (new := bad_files.blamed(spark, job, error)):
+            if not (new := bad_files.blame_files(spark, job, error)):
                 raise refusal_of(job, error) from error
         bad |= new
-        job = bad_files.without(job, new)
+        job = bad_files.drop_files(job, new)
         if not job.source.files or len(bad) >= bad_files.MOST:
             raise _refused(bad)
     if any(each["bad"] for each in inputs):
@@ -91,7 +91,7 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
 
 def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
     """Raise Refused for another Spark than the job is for, or a Spark that lacks what it needs."""
-    if job.spark and spark_lines.line(spark.version) != job.spark:
+    if job.spark and spark_lines.line_of(spark.version) != job.spark:
         raise Refused(
             f"the driver has Spark {spark.version}, and the Spark that has started it is of "
             f"{job.spark}: give the driver the jars of that minor version"
@@ -100,7 +100,7 @@ def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
     if not source.is_lake:
         from tidegate.spark import formats
 
-        is_typed = formats.of_files(source.format).needs_whole_spark(source.columns)
+        is_typed = formats.format_of_files(source.format).needs_whole_spark(source.columns)
     if why := spark_lines.version_complaint(spark.version, job.columns.values(), is_typed=is_typed):
         raise Refused(why)
 
@@ -166,7 +166,7 @@ def _check_files_read(spark: SparkSession, job: EgressJob, shaped: DataFrame) ->
         return
     from tidegate.spark import formats
 
-    listed = formats.of_files(source.format).listed(spark, source, shaped)
+    listed = formats.format_of_files(source.format).listed(spark, source, shaped)
     if ignored := planned - source_files.files_read(source, listed):
         why = "Spark does not read it: it takes such a name for a file that is not finished"
         raise BadFiles(dict.fromkeys(ignored, why))
@@ -218,7 +218,7 @@ def _row_counts(
     """Return the rows read of each file, including those that `where` excludes."""
     if job.source.where is None:
         return {each["file"]: each["rows"] + each["bad"] for each in inputs}
-    rows = source_rows.select(spark, replace(job.source, where=None), {})
+    rows = source_rows.select_rows(spark, replace(job.source, where=None), {})
     return {row.file: row.n for row in rows.groupBy("file").agg(F.count("*").alias("n")).collect()}
 
 

@@ -20,7 +20,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 _ROOM = 64 * 1024  # in a request, besides its largest row
 
 
-def judged(given: Mapping[str, str]) -> Verdict:
+def judge_producer(given: Mapping[str, str]) -> Verdict:
     """Return the answers to settings by their short names, as `target.producer` has them."""
     by_name = sorted(given.items())
     found = judge_settings(Place.SINK, {f"kafka.{name}": value for name, value in by_name})
@@ -91,7 +91,7 @@ def numbers_records(given: Mapping[str, str], connection: Mapping[str, str] = NO
     return found["enable.idempotence"] == "true" and found["acks"] in ("all", "-1")
 
 
-def disorders(given: Mapping[str, str], *, by_key: bool) -> list[str]:
+def order_complaints(given: Mapping[str, str], *, by_key: bool) -> list[str]:
     """Return what would break the order of records, with the remedy.
 
     `by_key`: Kafka chooses the partitions, and the order is that within a key.
@@ -113,7 +113,7 @@ def disorders(given: Mapping[str, str], *, by_key: bool) -> list[str]:
     return found
 
 
-def warnings(given: Mapping[str, str]) -> list[str]:
+def weakened_guarantees(given: Mapping[str, str]) -> list[str]:
     """Return what is allowed and weakens the guarantees."""
     chosen, found = client_settings(given), []
     if chosen["acks"] == "1":
@@ -123,7 +123,7 @@ def warnings(given: Mapping[str, str]) -> list[str]:
     return found
 
 
-def compression(given: Mapping[str, str]) -> str:
+def compression_codec(given: Mapping[str, str]) -> str:
     """Return the codec of these settings."""
     return client_settings(given)["compression.type"]
 

@@ -36,7 +36,7 @@ class _Record(NamedTuple):
     headers: Headers
 
 
-def before(spark: SparkSession, job: EgressJob, rows: int) -> Tables | None:
+def look_before(spark: SparkSession, job: EgressJob, rows: int) -> Tables | None:
     """Look at the target before the first record. None if the plan is read back anyway.
 
     Only if all is sent by one process: one producer serves all tasks, and no task is run twice.
@@ -61,7 +61,7 @@ def before(spark: SparkSession, job: EgressJob, rows: int) -> Tables | None:
     return tables if tables.keys() == known else None  # what was added has no receipt
 
 
-def sent(
+def sent_rows(
     spark: SparkSession,
     job: EgressJob,
     good: DataFrame,
@@ -73,7 +73,7 @@ def sent(
     NotProven unless the tables prove it, and the first rows of the plan are what was to be sent.
     """
     now = ask_leaders(spark, job, is_before=False)
-    rows = count_proof.proven(known, now, _wanted(job, inputs))
+    rows = count_proof.proven_rows(known, now, _wanted(job, inputs))
     _refuse_other_content(spark, job, good, {place: known[place].end for place in rows})
     return rows, {place: each.end for place, each in now.items()}
 

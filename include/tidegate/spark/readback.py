@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidegate.core.offsets import Offsets
-from tidegate.core.row_digest import of_file
+from tidegate.core.row_digest import combine_digests
 from tidegate.spark import records, target_records
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.row_frame import IDENTITY
@@ -44,9 +44,9 @@ def missing_rows(job: EgressJob, good: DataFrame, before: DataFrame) -> DataFram
     # By content, too: others may have copied records of this plan, with other values.
     sent = _as_sent(job, before, good).select(*IDENTITY).distinct()
     marked = good.join(sent.withColumn("sent", F.lit(True)), list(IDENTITY), "left")
-    if not (by := records.order(job)):
+    if not (by := records.order_columns(job)):
         return marked.where(F.col("sent").isNull())
-    group = records.group(job)
+    group = records.group_columns(job)
     position = F.row_number().over(Window.partitionBy(*group).orderBy(*by))
     placed = marked.withColumn("position", position)
     groups = placed.groupBy(*group).agg(
@@ -80,7 +80,7 @@ def verify_target(
     """
     if job.resumed:  # a batch of a killed attempt may still be on its way
         time.sleep(WAIT)
-    until = target_records.ends(spark, job)
+    until = target_records.read_ends(spark, job)
     for reads_left in reversed(range(_READS)):
         try:
             found = target_records.records_of_plan(spark, job, until)
@@ -88,7 +88,7 @@ def verify_target(
             break
         except ContentDiffers:
             time.sleep(WAIT)
-            before, until = until, target_records.ends(spark, job)
+            before, until = until, target_records.read_ends(spark, job)
             if before == until or not reads_left:
                 raise
     # One attempt sends each group from one task, in its order.
@@ -119,7 +119,7 @@ def job_answer(
     """Return the answer of the job, by the target's ends and what is in its partitions."""
     files = (
         {"file": i["file"], "rows": i["rows"], "bad": i["bad"],
-         "digest": of_file(digest for _, digest in i["placed"].values())}
+         "digest": combine_digests(digest for _, digest in i["placed"].values())}
         for i in inputs
     )  # fmt: skip
     return {
@@ -163,7 +163,7 @@ def _compacted(job: EgressJob) -> list[str]:
 
 def _named(job: EgressJob, broken: DataFrame) -> list[str]:
     """Return the target partitions of some groups, or their topics where the order is by key."""
-    columns = [name for name in records.group(job) if name != "key"]
+    columns = [name for name in records.group_columns(job) if name != "key"]
     places = broken.select(*columns).distinct().limit(_NAMED).collect()
     return sorted("-".join(map(str, row)) for row in places)
 
@@ -177,7 +177,7 @@ def _behind(job: EgressJob, good: DataFrame) -> list[str]:
 def _sort_columns(job: EgressJob) -> list[str]:
     """Return the columns that decide the group and the position of a row."""
     by = (f"order{i}" for i in range(len(job.order_by)))
-    return [*records.group(job), *by, *IDENTITY]
+    return [*records.group_columns(job), *by, *IDENTITY]
 
 
 def _broken_order(job: EgressJob, good: DataFrame, found: DataFrame) -> list[str]:
@@ -186,9 +186,9 @@ def _broken_order(job: EgressJob, good: DataFrame, found: DataFrame) -> list[str
     The place of a row is that of its first record; in a compacted topic, of its last. A key that is
     in two partitions has no order.
     """
-    if not (by := records.order(job)):
+    if not (by := records.order_columns(job)):
         return []
-    group = records.group(job)
+    group = records.group_columns(job)
     is_compacted = F.col("topic").isin(_compacted(job))
     places = found.groupBy(*IDENTITY, F.col("partition").alias("at"), "topic").agg(
         F.when(is_compacted, F.max("offset")).otherwise(F.min("offset")).alias("offset")
@@ -268,13 +268,15 @@ def _superseded(
     here = distinct.select(*_content(job), F.col("partition").alias("at"))
     placed = good.alias("g").join(here.alias("d"), _equal(job, "g", "d"), "left")
     placed = placed.select(*(f"g.{c}" for c in dict.fromkeys([*_sort_columns(job), "key"])), "d.at")
-    later = Window.partitionBy("topic", "key", *_given_partition(job)).orderBy(*records.order(job))
+    later = Window.partitionBy("topic", "key", *_given_partition(job)).orderBy(
+        *records.order_columns(job)
+    )
     later = later.rowsBetween(1, Window.unboundedFollowing)
     placed = placed.where(F.col("topic").isin(compacted))
     placed = placed.withColumn("later", F.first("at", ignorenulls=True).over(later))
     gone = placed.where(F.col("at").isNull() & F.col("later").isNotNull())
     there = _counts(log, "topic", "partition")
-    for place, offsets in target_records.unreadable(spark, job, until).items():
+    for place, offsets in target_records.unreadable_offsets(spark, job, until).items():
         there[place] = there.get(place, 0) + len(offsets)
     return {
         (topic, p): min(n, until[topic][p] - job.target[topic].since[p] - there.get((topic, p), 0))

@@ -18,7 +18,7 @@ from tidegate.spark.answers import (
     Answers,
     HadoopAnswers,
     LocalAnswers,
-    in_lake,
+    answers_in_lake,
 )
 from tidegate.spark.failures import report_failure
 from tidegate.spark.job_files import JobFile
@@ -29,7 +29,7 @@ Job = TypeVar("Job", bound=JobFile)
 log = logging.getLogger(__name__)
 
 
-def received(kind: type[Job], args: tuple[str, ...]) -> tuple[Job, Answers]:
+def receive_job(kind: type[Job], args: tuple[str, ...]) -> tuple[Job, Answers]:
     """Return the job that the arguments name, and where its answers go. The job is deleted there.
 
     In cluster mode the driver first names its container. From then on its end must be proven before
@@ -42,15 +42,15 @@ def received(kind: type[Job], args: tuple[str, ...]) -> tuple[Job, Answers]:
         return job, LocalAnswers(path.parent)
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
-    answers = in_lake(args[1], jvm)
-    if (container := yarn_container.own()) is None:
+    answers = answers_in_lake(args[1], jvm)
+    if (container := yarn_container.own_container()) is None:
         raise ConfigurationError(f"{IN_LAKE} is for the driver of a YARN application")
     if other := answers.read(DRIVER):  # YARN has started it again: the first may still send
         raise ConfigurationError(f"the job of this attempt belongs to the driver {other}")
     answers.create(DRIVER, json.dumps(container.to_json()))
     log.info("driver %s on %s", container.id, container.node)
     try:
-        content = _decrypted(_taken(answers), yarn_container.secret(jvm), jvm)
+        content = _decrypted(_taken(answers), yarn_container.read_secret(jvm), jvm)
     except Exception as error:
         report_failure(error, "reading the job", {}, answers)
         raise

@@ -56,7 +56,7 @@ def to_records(spark: SparkSession, job: EgressJob) -> DataFrame:
     size of the record), `reason` (null: it can be sent) and `text` of a bad row. Raises DoesNotFit,
     NotAllowed, NotComputable or NotRepeatable for the pipeline's columns.
     """
-    rows = source_rows.select(spark, job.source, columns(job))
+    rows = source_rows.select_rows(spark, job.source, record_columns(job))
     rows = rows.select(
         F.col("topic"),
         *(_typed(rows, name).alias(name) for name in RECORD[1:]),
@@ -68,7 +68,7 @@ def to_records(spark: SparkSession, job: EgressJob) -> DataFrame:
     return rows.withColumn("reason", _reason(job)).drop("fault")
 
 
-def columns(job: EgressJob) -> dict[str, Column | str]:
+def record_columns(job: EgressJob) -> dict[str, Column | str]:
     """Return what is computed of each row: columns, and the texts of the pipeline's expressions."""
     timestamp = F.expr("unix_millis(timestamp)") if job.source.is_lake else F.lit(None).cast("long")
     return {
@@ -79,7 +79,7 @@ def columns(job: EgressJob) -> dict[str, Column | str]:
     }
 
 
-def with_provenance(records: DataFrame, job: EgressJob) -> DataFrame:
+def add_provenance(records: DataFrame, job: EgressJob) -> DataFrame:
     """Return the columns of Spark's Kafka sink, with the provenance as the last header."""
     text = F.concat_ws(
         ":",
@@ -94,7 +94,7 @@ def with_provenance(records: DataFrame, job: EgressJob) -> DataFrame:
     return records.select("topic", "key", "value", headers.alias("headers"), partition)
 
 
-def order(job: EgressJob) -> list[Column]:
+def order_columns(job: EgressJob) -> list[Column]:
     """Return what rows are sorted by, or nothing if they have no order."""
     by = [_direction(each)[1](F.col(f"order{i}")) for i, each in enumerate(job.order_by)]
     return [*by, *map(F.col, IDENTITY)] if by or job.source.is_lake else []
@@ -112,7 +112,7 @@ def _direction(by: str) -> tuple[str, Callable[[Column], Column]]:
     return expression, cast(Callable[[Column], Column], getattr(Column, f"{way}_nulls_{nulls}"))
 
 
-def group(job: EgressJob) -> list[str]:
+def group_columns(job: EgressJob) -> list[str]:
     """Return the columns within which rows have an order: the partition, else the key."""
     return ["topic", "partition"] if has_partition(job) else ["topic", "key"]
 
@@ -195,7 +195,7 @@ def _compressed(job: EgressJob, size: Column) -> Column:
 def _incompressible(job: EgressJob) -> int | None:
     """Return how many bytes grow by one if they do not compress. None without compression."""
     codecs = {
-        producer_settings.compression(job.producer),
+        producer_settings.compression_codec(job.producer),
         *(each.compression for each in job.target.values()),
     }
     return min((_INCOMPRESSIBLE[each] for each in codecs if each in _INCOMPRESSIBLE), default=None)

@@ -11,12 +11,12 @@ from tidegate.spark.decode_job import DecodeJob, Sample
 from tidegate.spark.decoded_rows import decode_rows
 from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import with_scheme
-from tidegate.spark.received_job import received
+from tidegate.spark.received_job import receive_job
 
 
 def main(*args: str) -> int:
     """Write the rows of the job's samples, as Parquet. Return the exit code."""
-    job, answers = received(DecodeJob, args)
+    job, answers = receive_job(DecodeJob, args)
     try:
         spark = session.start("tidegate sample")
         try:
@@ -36,5 +36,5 @@ def _write(spark: SparkSession, sample: Sample) -> None:
     )
     both = (F.unhex(name).alias(name) for name in ("key", "value"))
     rows = decode_rows(given.select("offset", *both), sample.decoding)
-    columns = (schema.quoted(field.name) for field in sample.decoding.columns)
+    columns = (schema.quote_name(field.name) for field in sample.decoding.columns)
     rows.select("offset", *columns).write.parquet(with_scheme(sample.directory))

@@ -22,7 +22,7 @@ _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 def start(app_name: str) -> SparkSession:
     """Start the session. The options of spark-submit (master, memory, jars) hold."""
-    return configure(create_session(app_name))
+    return configure_session(create_session(app_name))
 
 
 def create_session(app_name: str) -> SparkSession:
@@ -30,7 +30,7 @@ def create_session(app_name: str) -> SparkSession:
     return SparkSession.builder.config(map=STATIC).appName(app_name).getOrCreate()
 
 
-def configure(spark: SparkSession) -> SparkSession:
+def configure_session(spark: SparkSession) -> SparkSession:
     """Set what every chunk needs, regardless of the cluster's defaults.
 
     ConfigurationError for an older Spark, whose Kafka source and sink were not tested.
@@ -74,7 +74,7 @@ def _pin(spark: SparkSession) -> None:
 
 
 @functools.cache
-def versions(spark: SparkSession) -> dict[str, str]:
+def read_versions(spark: SparkSession) -> dict[str, str]:
     """Return the versions of Spark, its Kafka connector, the Kafka client and Tidegate."""
     jvm = spark.sparkContext._jvm
     # Not Class.forName: jars given with --jars are only known to the context's loader.

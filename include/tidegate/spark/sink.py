@@ -11,7 +11,7 @@ OBSERVED = "sent"
 """The name of what is observed of a frame, by `DataFrame.observe`, and returned."""
 
 
-def save(frame: DataFrame, options: Mapping[str, str]) -> list[Any] | None:
+def save_records(frame: DataFrame, options: Mapping[str, str]) -> list[Any] | None:
     """Write the records of a frame. Return what was observed of them, in its order, if anything.
 
     This is what `save()` does in the end. It executes a copy of the frame, whose metrics nobody

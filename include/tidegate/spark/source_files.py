@@ -47,7 +47,7 @@ def file_name(source: RowSource, uri: str) -> str:
     return re.sub(_SLASHES, "/", unquote(uri)).removeprefix(_root(source))
 
 
-def name(source: RowSource, frame: DataFrame) -> Column:
+def name_of_file(source: RowSource, frame: DataFrame) -> Column:
     """Return the plan's name of the file that a row of a frame is from."""
     return name_at(source, metadata_column(frame)["file_path"])
 

@@ -12,7 +12,7 @@ from tidegate.spark.expressions import ALL, NotAllowed
 from tidegate.spark.row_frame import RowFrame
 
 
-def select(
+def select_rows(
     spark: SparkSession, source: RowSource, columns: Mapping[str, Column | str]
 ) -> DataFrame:
     """Return `columns` of every row (text is SQL, WHOLE or LINE), its identity, `fault`, `text`.
@@ -36,7 +36,7 @@ def select(
             raise NotAllowed(
                 "columns: `*` in an expression, beside the line of a file: name the columns"
             )
-        files = formats.of_files(source.format)
+        files = formats.format_of_files(source.format)
         if why := files.complaint(source.columns, whole=whole, named=named):
             raise NotAllowed(f"columns: {why}")
         rows = files.read(spark, source, whole=whole, line=line)
@@ -66,7 +66,7 @@ def _computed(rows: RowFrame, name: str, column: Column | str) -> Column:
         return whole.alias(name)
     if isinstance(column, str):
         key = "order_by" if name.startswith("order") else f"columns.{name}"
-        column = expressions.computed(rows.frame, column, key, rows.hidden)
+        column = expressions.compute_column(rows.frame, column, key, rows.hidden)
     computed = column.alias(name)
     expressions.refuse_nondeterministic(rows.frame, computed, "columns")
     return computed

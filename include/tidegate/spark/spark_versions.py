@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from tidegate.core.offsets import Window
 from tidegate.settings import spark_lines
-from tidegate.spark.task_size import tasks
+from tidegate.spark.task_size import count_tasks
 
 
 def read_kafka(spark: SparkSession, options: Mapping[str, str], window: Window) -> DataFrame:
@@ -20,7 +20,7 @@ def read_kafka(spark: SparkSession, options: Mapping[str, str], window: Window) 
     """
     given = dict(options)
     if spark_lines.is_partial(spark.version):
-        given["minpartitions"] = str(tasks(window, int(options["maxrecordsperpartition"])))
+        given["minpartitions"] = str(count_tasks(window, int(options["maxrecordsperpartition"])))
     return spark.read.format("kafka").options(**given).load()
 
 
@@ -32,13 +32,13 @@ def metadata_column(frame: DataFrame) -> Column:
     return Column(java)  # Spark 3.5
 
 
-def condition(error: AnalysisException) -> str:
+def error_condition(error: AnalysisException) -> str:
     """Return the name of an error's condition, as PATH_NOT_FOUND."""
     ask: Any = getattr(error, "getCondition", None) or error.getErrorClass  # Spark 3.5
     return ask() or ""
 
 
-def message(error: AnalysisException) -> str:
+def error_message(error: AnalysisException) -> str:
     """Return the message of an error, without Java's stack."""
     ask: Any = getattr(error, "getMessage", None)
     return (ask() if ask else getattr(error, "desc", None)) or ""  # Spark 3.5

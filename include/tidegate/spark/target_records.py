@@ -36,7 +36,7 @@ class LogLost(Exception):
     """The target has lost what may have been sent since the plan was first claimed."""
 
 
-def ends(spark: SparkSession, job: EgressJob) -> Offsets:
+def read_ends(spark: SparkSession, job: EgressJob) -> Offsets:
     """Return the high watermark of every target partition, open transactions included.
 
     Raises LogLost when a log starts behind the offset at which the plan was claimed.
@@ -93,7 +93,7 @@ def all_records(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFram
 
     None if there is no offset between the two. Those that are `unreadable` are left out.
     """
-    left_out = unreadable(spark, job, until)
+    left_out = unreadable_offsets(spark, job, until)
     pieces = [
         [
             OffsetRange(topic, p, before + 1, end)
@@ -117,7 +117,9 @@ def _records_of(spark: SparkSession, job: EgressJob, window: Window) -> DataFram
     return read_kafka(spark, options, window)
 
 
-def unreadable(spark: SparkSession, job: EgressJob, until: Offsets) -> dict[Place, list[int]]:
+def unreadable_offsets(
+    spark: SparkSession, job: EgressJob, until: Offsets
+) -> dict[Place, list[int]]:
     """Return the offsets of records, from the plan's first claim to `until`, that Spark cannot
     read: other producers have stamped them with nanoseconds.
 

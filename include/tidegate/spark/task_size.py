@@ -34,7 +34,7 @@ class Reading(NamedTuple):
     tasks: int | None = None
 
 
-def readings(
+def divide_window(
     window: Window, cores: int, most: int, options: Mapping[str, str] = _NONE
 ) -> list[Reading]:
     """Divide a window into long ranges, and groups of short ones that share tasks.
@@ -94,17 +94,17 @@ def records_per_task(window: Window, cores: int, options: Mapping[str, str] = _N
     return low
 
 
-def tasks(window: Window, limit: int) -> int:
+def count_tasks(window: Window, limit: int) -> int:
     """Return how many tasks read a window, each at most `limit` records."""
     return _pieces([len(r) for r in window], limit)
 
 
-def splits(
+def count_splits(
     window: Window, cores: int, most: int, options: Mapping[str, str] = _NONE
 ) -> list[tuple[int, int]]:
     """Return how many tasks there would be of which number of records, as pairs."""
     found = []
-    for reading in readings(window, cores, most, options):
+    for reading in divide_window(window, cores, most, options):
         if reading.tasks:
             found += _shares(sum(map(len, reading.window)), reading.tasks)
             continue
@@ -117,9 +117,9 @@ def splits(
 def count_files(window: Window, cores: int, most: int, options: Mapping[str, str] = _NONE) -> int:
     """Return how many files of at most so many records there would be, or a few more."""
     found = 0
-    for reading in readings(window, cores, most, options):
+    for reading in divide_window(window, cores, most, options):
         if not reading.tasks:
-            tasks = splits(reading.window, cores, most, options)
+            tasks = count_splits(reading.window, cores, most, options)
             found += sum(number * math.ceil(records / most) for number, records in tasks)
             continue
         ranges = Counter(r.topic for r in reading.window)

@@ -25,7 +25,7 @@ _OF_NUMBERS = ("nanvalue", "positiveinf", "negativeinf")
 _SCRATCH = "DECIMAL(38,19)"  # holds each mantissa of WITH_EXPONENT
 
 
-def typed(text: Column, kind: Type) -> Column:
+def convert_text(text: Column, kind: Type) -> Column:
     """Return a text as a value of a type without parts. Null if it does not fit.
 
     The session's zone is UTC.
@@ -43,7 +43,7 @@ def typed(text: Column, kind: Type) -> Column:
             value = _with_seconds(text).try_cast(str(kind))
         case _:
             value = text.try_cast(str(kind))
-    fits = text.rlike(whole(RULES[kind.name].pattern))
+    fits = text.rlike(whole_pattern(RULES[kind.name].pattern))
     match kind.name:
         case "float" | "double":
             fits &= _is_within(value, kind)
@@ -59,7 +59,7 @@ def _with_seconds(time: Column) -> Column:
     return F.when(F.substring(time, 17, 1) == ":", time).otherwise(F.concat(*parts))
 
 
-def typed_by_options(text: Column, kind: Type, options: Mapping[str, str]) -> Column:
+def convert_with_options(text: Column, kind: Type, options: Mapping[str, str]) -> Column:
     """Return a text as a value of a type, by those options of a file reader that are given for it.
 
     `options` are `dateFormat` and its like, in small letters. What they leave open the table says.
@@ -68,16 +68,16 @@ def typed_by_options(text: Column, kind: Type, options: Mapping[str, str]) -> Co
     special = [options[each] for each in _OF_NUMBERS if each in options]
     if name in ("float", "double") and special:
         return F.when(text.isin(special), _by_spark(text, kind, options)).otherwise(
-            typed(text, kind)
+            convert_text(text, kind)
         )
     if name == "decimal" and "locale" in options:
-        return typed(_without_groups(text, options["locale"]), kind)
+        return convert_text(_without_groups(text, options["locale"]), kind)
     if _FORMATS.get(name) in options:
         return within_type(_by_spark(text, kind, options), kind)
     if name == "timestamp" and "timezone" in options:
-        fits = text.rlike(whole(RULES[name].pattern))
+        fits = text.rlike(whole_pattern(RULES[name].pattern))
         return within_type(_by_spark(F.when(fits, _with_seconds(text)), kind, options), kind)
-    return typed(text, kind)
+    return convert_text(text, kind)
 
 
 def _by_spark(text: Column, kind: Type, options: Mapping[str, str]) -> Column:
@@ -96,7 +96,7 @@ def _without_groups(text: Column, locale: str) -> Column:
     group, point = symbols.getGroupingSeparator(), symbols.getDecimalSeparator()
     a_group, a_point = (rf"\x{{{ord(each):x}}}" for each in (group, point))
     fits = text.rlike(
-        whole(rf"-?(?:[0-9]++|[0-9]{{1,3}}(?:{a_group}[0-9]{{3}})++)(?:{a_point}[0-9]++)?")
+        whole_pattern(rf"-?(?:[0-9]++|[0-9]{{1,3}}(?:{a_group}[0-9]{{3}})++)(?:{a_point}[0-9]++)?")
     )
     return F.when(fits, F.translate(text, point + group, "."))
 
@@ -119,7 +119,7 @@ def _is_within(value: Column, kind: Type) -> Column:
     return F.lit(True)
 
 
-def whole(pattern: str) -> str:
+def whole_pattern(pattern: str) -> str:
     r"""Return a pattern of Java for the whole text: `$` would allow a line break behind it."""
     return rf"\A(?:{pattern})\z"
 
@@ -128,8 +128,8 @@ def _decimal(text: Column, kind: Type) -> Column:
     digits, _ = kind.digits or (10, 0)
     # A long text of zeros would be slow to convert.
     plain = F.substring(text, 1, digits + 3).try_cast(str(kind))
-    fits = text.rlike(whole(plain_decimal(kind)))
-    return F.when(fits, plain).when(text.rlike(whole(WITH_EXPONENT)), _exact(text, kind))
+    fits = text.rlike(whole_pattern(plain_decimal(kind)))
+    return F.when(fits, plain).when(text.rlike(whole_pattern(WITH_EXPONENT)), _exact(text, kind))
 
 
 def _exact(text: Column, kind: Type) -> Column:

@@ -18,7 +18,7 @@ _AS_IT_IS = {name: name for name in ("key", "value", "headers", "partition")}
 _MOST_FILES = 64  # partitions, each with a digest, for which every row is asked
 
 
-def known(job: EgressJob) -> Inputs | None:
+def known_inputs(job: EgressJob) -> Inputs | None:
     """Return what the look would find, if no row is bad. None if that is not known.
 
     The ledger has the rows of each partition, and manifests the largest record. Tombstones are
@@ -52,7 +52,7 @@ def known(job: EgressJob) -> Inputs | None:
     ]  # fmt: skip
 
 
-def observed(rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
+def observe_digests(rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
     """Return the rows, whose digests are taken while they are sent."""
     partition, digest = F.col("partition"), F.col("digest")
     of_files = (
@@ -63,7 +63,7 @@ def observed(rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
     return rows.withColumn("digest", records.content_digest()).observe(OBSERVED, *of_files)
 
 
-def with_digests(inputs: Inputs, digests: Sequence[int | None]) -> Inputs:
+def add_digests(inputs: Inputs, digests: Sequence[int | None]) -> Inputs:
     """Return what is known of each file with the digest of the rows that were sent."""
     return [
         {**each, "placed": {p: (rows, digest or 0) for p, (rows, _) in each["placed"].items()}}

@@ -76,7 +76,7 @@ def _prepare_to_send(spark: SparkSession, directory: Path) -> None:
         app_name="tidegate warm-up", options={}, records=100,
     )  # fmt: skip
     checked = preflight.preflight(spark, job)
-    shaped = records.with_provenance(checked.records, job)
+    shaped = records.add_provenance(checked.records, job)
     shaped.repartition(2, "key").sortWithinPartitions("value").collect()
 
 

@@ -27,7 +27,7 @@ class Container(Document):
     started: int
 
 
-def own(environ: Mapping[str, str] = os.environ) -> Container | None:
+def own_container(environ: Mapping[str, str] = os.environ) -> Container | None:
     """Return the container of this process. None outside YARN."""
     names = ("CONTAINER_ID", "NM_HOST", "NM_HTTP_PORT")
     identity, host, port = (environ.get(name) for name in names)
@@ -36,7 +36,7 @@ def own(environ: Mapping[str, str] = os.environ) -> Container | None:
     return Container(identity, f"{host}:{port}", int(time.time() * 1000))
 
 
-def secret(jvm: Any) -> bytes:
+def read_secret(jvm: Any) -> bytes:
     """Return the key that the submission gave to this application.
 
     Raises ConfigurationError if the key was lost on the way.

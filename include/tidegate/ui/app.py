@@ -25,7 +25,7 @@ from tidegate.core.wording import counted
 from tidegate.egress.status import read_egress_status
 from tidegate.errors import ConfigurationError, TidegateError, Transient
 from tidegate.ingest.status import read_ingest_status, read_state
-from tidegate.ingest.topic_coverage import intervals
+from tidegate.ingest.topic_coverage import coverage_intervals
 from tidegate.lake.store import STORES
 from tidegate.orchestration import airflow_connections
 from tidegate.pipelines import pipeline_files
@@ -77,7 +77,7 @@ class NoAnswer(Transient):
     """The status of a pipeline took longer than the time limit."""
 
 
-def readable(request: Request, user: Annotated[BaseUser, Depends(get_user)]) -> list[str]:
+def readable_pipelines(request: Request, user: Annotated[BaseUser, Depends(get_user)]) -> list[str]:
     """Return the pipelines whose DAG this user may read."""
 
     def may_read(name: str) -> bool:
@@ -93,14 +93,14 @@ def readable(request: Request, user: Annotated[BaseUser, Depends(get_user)]) -> 
         raise HTTPException(503, str(error)) from None
 
 
-Readable = Annotated[list[str], Depends(readable)]
+Readable = Annotated[list[str], Depends(readable_pipelines)]
 
 
 @app.get("/")
 def page(pipelines: Readable) -> Response:
     """Return the page, which loads no other files and refreshes itself."""
     html = _templates.get_template("status.html").render(
-        pipelines=statuses(pipelines), now=datetime.now(UTC)
+        pipelines=read_statuses(pipelines), now=datetime.now(UTC)
     )
     return Response(html, media_type="text/html", headers=_HEADERS)
 
@@ -108,7 +108,9 @@ def page(pipelines: Readable) -> Response:
 @app.get("/status.json")
 def status_documents(pipelines: Readable) -> Response:
     """Return the documents of `tidegate status --json`. `error` where a pipeline has none."""
-    documents = [{k: v for k, v in each.items() if k != "bars"} for each in statuses(pipelines)]
+    documents = [
+        {k: v for k, v in each.items() if k != "bars"} for each in read_statuses(pipelines)
+    ]
     text = json.dumps({"format": FORMAT, "pipelines": documents}, default=str)
     return Response(text, media_type="application/json", headers=_HEADERS)
 
@@ -132,7 +134,7 @@ def report(
     return Response(html, media_type="text/html", headers=_HEADERS)
 
 
-def statuses(names: Iterable[str]) -> list[dict[str, Any]]:
+def read_statuses(names: Iterable[str]) -> list[dict[str, Any]]:
     """Return the status of each pipeline, read in parallel. A timeout is that pipeline's error."""
     answers = {name: _request(name) for name in names}
     wait(answers.values(), timeout=TIMEOUT)
@@ -177,7 +179,7 @@ def _status(spec: Spec) -> dict[str, Any]:
         down_until[spec.kafka] = time.monotonic() + TIMEOUT, state.problem or ""
     bars = {  # of each partition: (kind, cells) from left to right
         topic: {str(p): coverage_bar(each, BAR) for p, each in partitions.items()}
-        for topic, partitions in intervals(state).items()
+        for topic, partitions in coverage_intervals(state).items()
     }
     return read_ingest_status(spec, store, kafka, state).to_json() | {"bars": bars}
 

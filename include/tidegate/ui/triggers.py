@@ -51,7 +51,7 @@ async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Re
         named = isinstance(pipeline, str) and is_pipeline_name(pipeline)
         if named and (user := await permit_user(pipeline, scope)):
             with contextlib.suppress(ConfigurationError):  # no key: the run's tasks report it
-                conf[rights.KEY] = rights.sign(dag_id, pipeline, user)
+                conf[rights.KEY] = rights.sign_trigger(dag_id, pipeline, user)
         body = json.dumps(form).encode()
         length = (b"content-length", str(len(body)).encode())
         others = [each for each in scope["headers"] if each[0].lower() != b"content-length"]

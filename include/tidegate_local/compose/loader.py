@@ -75,7 +75,7 @@ def count_flights(environ: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _bootstrap(environ: Mapping[str, str]) -> str:
-    found = connections.from_environment("kafka_default", environ)
+    found = connections.read_environment_connection("kafka_default", environ)
     if found is None:
         raise connections.not_defined("Kafka", "kafka_default", in_airflow=False)
     return str(found.extra["bootstrap.servers"])

@@ -20,7 +20,7 @@ from support.cli_user import Terminal
 from support.secured_broker import PASSWORD, SecuredBroker
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.launch.token_settings import client_options
-from tidegate.spark.failures import thrown
+from tidegate.spark.failures import describe_thrown
 
 ROW = re.compile(r"\| (.+) \| ([A-Z_]+) \| the (topics|target topics|group) \| (.+) \|")
 RECORDS = 200
@@ -189,7 +189,7 @@ def test_describe_suffices_to_look_at_offsets(world: World) -> None:
     assert rows.rdd.getNumPartitions() == 2  # the driver has looked their offsets up
     with pytest.raises((Py4JJavaError, CapturedException)) as refused:
         rows.count()
-    assert "TopicAuthorizationException" in thrown(refused.value)
+    assert "TopicAuthorizationException" in describe_thrown(refused.value)
 
 
 @pytest.mark.slow

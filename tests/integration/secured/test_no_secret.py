@@ -271,7 +271,7 @@ def known_secrets(secured: SecuredBroker) -> dict[str, bytes]:
 def delegation_secrets(extra: Mapping[str, str]) -> dict[str, bytes]:
     """Return the secrets of the user's delegation tokens, as the broker tells their owner."""
     jvm = spark_session.shared()._jvm
-    _, (login,) = token_settings.split(KafkaCluster("k", extra), Path("/private"))
+    _, (login,) = token_settings.split_logins(KafkaCluster("k", extra), Path("/private"))
     properties = jvm.java.util.Properties()
     properties.put("bootstrap.servers", extra["bootstrap.servers"])
     for name, value in login.settings.items():

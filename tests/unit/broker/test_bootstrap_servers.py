@@ -14,7 +14,7 @@ from tidegate.errors import BrokerUnreachable
 
 def servers(text: str) -> str:
     """Return what kafka-python gets."""
-    given = bootstrap_servers.arguments(KafkaSettings("k", {"bootstrap.servers": text}))
+    given = bootstrap_servers.bootstrap_arguments(KafkaSettings("k", {"bootstrap.servers": text}))
     return str(given["bootstrap_servers"])
 
 

@@ -86,7 +86,7 @@ def named(version: tuple[int, ...]) -> str:
     "ask",
     [
         lambda: cluster.survey(KAFKA, ["t"], "read_committed"),
-        lambda: consumer_groups.committed_offsets(KAFKA, "g"),
+        lambda: consumer_groups.read_group_offsets(KAFKA, "g"),
         lambda: target.survey_target(KAFKA, ["new"], create_with=1),
     ],
     ids=["ingest", "group", "egress"],

@@ -19,7 +19,7 @@ import pytest
 from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 from support.certificates import Authority
-from tidegate.broker.client_settings import KafkaSettings, checked
+from tidegate.broker.client_settings import KafkaSettings, normalise_settings
 from tidegate.errors import (
     BrokerUnreachable,
     ConfigurationError,
@@ -276,7 +276,7 @@ def test_a_directory_for_temporary_files_that_java_cannot_read(
     (told,) = complaints(called("good"))
     assert told.startswith("tidegate.oauthbearer.token.callable: ")
     assert f"{tmp_path / name}: set TMPDIR to " in told
-    checked("k", called("good"), here=False)
+    normalise_settings("k", called("good"), here=False)
     KafkaSettings("k", oidc())
 
 

@@ -16,7 +16,7 @@ import pytest
 from support.certificates import Authority
 from tidegate.broker import outage
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.outage import BrokerWatch, answers
+from tidegate.broker.outage import BrokerWatch, is_answered
 from tidegate.errors import BrokerUnreachable
 
 ANSWER = b"\0\0\0\4\0\0\0\0"
@@ -55,11 +55,11 @@ AUTHORITY = Authority.create()
 
 
 def one_answers(*brokers: tuple[str, int], tls: ssl.SSLContext | None = None) -> bool:
-    return answers(brokers, tls=tls, patience=10)
+    return is_answered(brokers, tls=tls, patience=10)
 
 
 def none_answers(*brokers: tuple[str, int], tls: ssl.SSLContext | None = None) -> bool:
-    return not answers(brokers, tls=tls, patience=0.3)
+    return not is_answered(brokers, tls=tls, patience=0.3)
 
 
 def test_one_broker_that_answers_is_enough() -> None:
@@ -148,7 +148,7 @@ def test_what_accepts_and_closes_answers(tls: ssl.SSLContext | None, abruptly: b
 
     with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        assert answers([server.server_address[:2]], tls=tls, patience=10)
+        assert is_answered([server.server_address[:2]], tls=tls, patience=10)
         server.shutdown()
 
 
@@ -249,7 +249,7 @@ def test_a_process_that_was_paused_asks_once_more(monkeypatch: pytest.MonkeyPatc
         asked.append(patience)
         return len(asked) > 3
 
-    monkeypatch.setattr(outage, "answers", missed)
+    monkeypatch.setattr(outage, "is_answered", missed)
     watch, stopped = watching(("127.0.0.1", 1))
     with watch:
         time.sleep(0.5)

@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.broker import retention
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.retention import Retention, expiries, retentions
+from tidegate.broker.retention import Retention, earliest_expiries, read_retentions
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import NotAuthorised
 
@@ -62,10 +62,10 @@ def test_what_decides_when_records_expire(
         return {key: written[key] for key in starts}
 
     monkeypatch.setattr(retention, "first_batches", first_batches)
-    assert retentions(cluster, {"t"}).get("t") == expected  # type: ignore[arg-type]
+    assert read_retentions(cluster, {"t"}).get("t") == expected  # type: ignore[arg-type]
     ranges = [OffsetRange("t", 0, 50, 60), OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 10, 11)]
     known = {} if expires is None else {("t", 0): expires, ("t", 1): expires + 5}
-    assert expiries(KAFKA, ranges, "read_committed") == known
+    assert earliest_expiries(KAFKA, ranges, "read_committed") == known
 
 
 def test_a_record_without_a_timestamp_and_a_broker_that_refuses(
@@ -75,10 +75,10 @@ def test_a_record_without_a_timestamp_and_a_broker_that_refuses(
     cluster = Cluster({"t": ("delete", HOUR, -1)})
     monkeypatch.setattr(retention, "Cluster", lambda _: cluster)
     monkeypatch.setattr(retention, "first_batches", lambda *_, **__: {("t", 0): -1})
-    assert expiries(KAFKA, [OffsetRange("t", 0, 0, 1)], "read_committed") == {}
+    assert earliest_expiries(KAFKA, [OffsetRange("t", 0, 0, 1)], "read_committed") == {}
 
     def refuse(*_: Any, **__: Any) -> None:
         raise NotAuthorised("not permitted: READ on the topic")
 
     monkeypatch.setattr(retention, "first_batches", refuse)
-    assert expiries(KAFKA, [OffsetRange("t", 0, 0, 1)], "read_committed") == {}
+    assert earliest_expiries(KAFKA, [OffsetRange("t", 0, 0, 1)], "read_committed") == {}

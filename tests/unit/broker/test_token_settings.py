@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
-from tidegate.launch.token_settings import matches
+from tidegate.launch.token_settings import token_matches
 
 SCRAM = {
     "bootstrap.servers": "broker-1:9093, broker-2:9093",
@@ -40,16 +40,16 @@ def test_by_default_a_token_is_for_exactly_the_connections_addresses(on: Any) ->
     assert token is not None
     assert token.cluster == "kafka-prod-eu"
     assert token.addresses == ["broker-1:9093", "broker-2:9093"]
-    assert all(matches(token, address) for address in token.addresses)
-    assert not matches(token, "broker-1:9092")
-    assert not matches(token, "broker-1x9093")
-    assert not matches(token, "my-broker-1:9093")
+    assert all(token_matches(token, address) for address in token.addresses)
+    assert not token_matches(token, "broker-1:9092")
+    assert not token_matches(token, "broker-1x9093")
+    assert not token_matches(token, "my-broker-1:9093")
 
 
 def test_a_dot_of_an_address_matches_a_dot_alone() -> None:
     token = settings(**ON, **{"bootstrap.servers": "10.0.0.1:9093"}).delegation_token
     assert token is not None
-    assert not matches(token, "10x0.0.1:9093")
+    assert not token_matches(token, "10x0.0.1:9093")
 
 
 def test_a_token_logs_in_with_the_connections_own_scram(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_what_a_connection_may_say_of_its_token() -> None:
         },
     ).delegation_token
     assert token is not None
-    assert (token.cluster, matches(token, "broker-17:9093")) == ("eu_1", True)
+    assert (token.cluster, token_matches(token, "broker-17:9093")) == ("eu_1", True)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_beyond_the_tries(
     """The error is that of the broker, for look-ups of the log and of a group alike."""
     for ask, asked in (
         (lambda: cluster.survey(settings, ["t"], "read_committed"), of_log),
-        (lambda: consumer_groups.committed_offsets(settings, "g"), of_group),
+        (lambda: consumer_groups.read_group_offsets(settings, "g"), of_group),
         (lambda: consumer_groups.commit_offsets(settings, "g", {}), of_group),
     ):
         broker = Broker(error)
@@ -92,7 +92,7 @@ def test_within_the_tries(
     ("ask", "what"),
     [
         (
-            lambda: consumer_groups.committed_offsets(KAFKA, "g"),
+            lambda: consumer_groups.read_group_offsets(KAFKA, "g"),
             "the look-up of consumer group 'g'",
         ),
         (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.certificates import Authority
-from tidegate.broker.client_settings import KafkaSettings, described
+from tidegate.broker.client_settings import KafkaSettings, describe_connection
 
 PASSWORD, SECRET, KEY = "hunter2", "canary-secret", "canary-key"
 AUTHORITY = Authority.create()
@@ -88,9 +88,9 @@ def test_who_logs_in(files: Path, extra: dict[str, Any], says: str) -> None:
     }
     form = KafkaSettings("kafka_b", given).to_json()
     whole = f"Kafka at broker-1:9093,broker-2:9093 (kafka_b): {says.replace(FILES, str(files))}"
-    assert described(form) == whole
+    assert describe_connection(form) == whole
     assert set(form) == {"connection", "bootstrap_servers", "protocol", "login"}
-    text = json.dumps(form) + described(form)
+    text = json.dumps(form) + describe_connection(form)
     keys = ALICE.key_pem().splitlines()
     assert not [each for each in (PASSWORD, SECRET, KEY, *keys) if each in text]
 

@@ -20,7 +20,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(jars, "ensure", ensure)
+    monkeypatch.setattr(jars, "ensure_jars", ensure)
     monkeypatch.setattr(spark_submit, "ensure_archive", lambda log: log("no archive"))
     return names
 
@@ -49,7 +49,7 @@ def test_the_zip_for_a_driver_without_tidegate(
     """A task may be of a user who may not write into the cache."""
     assert tidegate(monkeypatch, "jars", "--no-archive") == 0
     (built,) = (tmp_path / "zips").iterdir()
-    assert job_zip.build() == built
+    assert job_zip.build_zip() == built
 
 
 def test_a_cache_that_cannot_be_written(

@@ -18,7 +18,7 @@ def shown(monkeypatch):
         file = io.StringIO()
         screen = Console(file=file, force_terminal=terminal, width=80, color_system=None)
         monkeypatch.setattr(progress, "err", screen)
-        with progress.shown("planning") as on_progress:
+        with progress.show_progress("planning") as on_progress:
             for change in changes:
                 on_progress(change)
             screen.print("a line of the log")

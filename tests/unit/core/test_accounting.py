@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.core.accounting import choose_probes, collect, expired_part, holes
+from tidegate.core.accounting import choose_probes, collect_offsets, find_holes, has_expired_part
 from tidegate.core.files import Contents, LakeFile
 from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.offsets import OffsetRange
@@ -22,7 +22,7 @@ def file(path, *runs, topic="t"):
 
 def test_a_valid_attempt_has_no_complaints():
     """Files in any order, with offsets between one another's, inside the window, with holes."""
-    found, wrong = collect(
+    found, wrong = collect_offsets(
         WINDOW,
         [
             file("b", (0, 15, 16), (0, 18, 19)),
@@ -32,10 +32,10 @@ def test_a_valid_attempt_has_no_complaints():
     )
     assert wrong == []
     assert found == {("t", 0): Intervals(((10, 20),)), ("t", 1): Intervals(((2, 4),))}
-    assert holes(WINDOW, found) == {
+    assert find_holes(WINDOW, found) == {
         WINDOW[1]: [OffsetRange("t", 1, 0, 2), OffsetRange("t", 1, 4, 5)]
     }
-    assert holes(WINDOW, OffsetSets()) == {r: [r] for r in WINDOW}
+    assert find_holes(WINDOW, OffsetSets()) == {r: [r] for r in WINDOW}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_valid_attempt_has_no_complaints():
 )
 def test_each_fault_of_an_attempt_is_named(files, complaint):
     """Offsets outside the range, unplanned partitions, an offset in two files."""
-    assert collect(WINDOW, files)[1] == [complaint]
+    assert collect_offsets(WINDOW, files)[1] == [complaint]
 
 
 @settings(max_examples=100, deadline=None)
@@ -74,9 +74,9 @@ def test_holes_are_the_offsets_without_rows(offsets, files):
         for i in range(files)
         if any((o - 100) * files // 31 == i for o in offsets)
     ]
-    found, wrong = collect(window, staged)
+    found, wrong = collect_offsets(window, staged)
     assert wrong == []
-    each = holes(window, found).get(window[0], [])
+    each = find_holes(window, found).get(window[0], [])
     missing = [offset for hole in each for offset in range(hole.start, hole.end)]
     assert missing == [offset for offset in range(100, 131) if offset not in offsets]
     assert all(a.end < b.start for a, b in pairwise(each))
@@ -104,4 +104,4 @@ def test_many_holes_are_probed_longest_first_then_by_seed():
 )
 def test_a_hole_below_the_log_start_cannot_be_proven(log_start, expected):
     """Not even when only its first offset is gone."""
-    assert expired_part(OffsetRange("t", 0, 10, 15), log_start) is expected
+    assert has_expired_part(OffsetRange("t", 0, 10, 15), log_start) is expected

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.core.chunking import chunked
+from tidegate.core.chunking import cut_chunks
 from tidegate.core.cursor import Progress, Watermarks
 from tidegate.core.draft import Draft, draft_live, new_origins
 from tidegate.core.entries import Gap, Origin
@@ -118,7 +118,7 @@ def ranges_of(lengths, starts):
 def test_chunks_are_the_input_cut_up(lengths, starts, max_records):
     """Their union is the input, each partition in order without a gap, none above the cap."""
     ranges = ranges_of(lengths, starts)
-    windows = chunked(reversed(ranges), max_records)
+    windows = cut_chunks(reversed(ranges), max_records)
     at = {r.partition: r.start for r in ranges}
     for window in windows:
         assert 0 < sum(map(len, window)) <= max_records
@@ -136,7 +136,7 @@ def test_nothing_starves(lengths, starts, max_records):
     """With less than one record each, all have had a turn as soon as the caps allow it."""
     ranges = [r for r in ranges_of(lengths, starts) if len(r)]
     round_of_all = -(-len(ranges) // max_records)
-    first = chunked(ranges, max_records)[:round_of_all]
+    first = cut_chunks(ranges, max_records)[:round_of_all]
     assert {r.partition for w in first for r in w} == {r.partition for r in ranges}
 
 
@@ -149,7 +149,7 @@ def test_only_the_biggest_are_cut(lengths, starts, max_records):
     """
     ranges = [r for r in ranges_of(lengths, starts) if len(r)]
     if ranges:
-        first = {r.partition: len(r) for r in chunked(ranges, max_records)[0]}
+        first = {r.partition: len(r) for r in cut_chunks(ranges, max_records)[0]}
         wanted = {r.partition: len(r) for r in ranges}
         cut = [p for p, n in wanted.items() if first[p] < n]
         for p in cut:
@@ -162,7 +162,7 @@ def test_the_most_urgent_come_first():
     """Equally urgent ones share; the next ones get the rest; those without urgency come last."""
     ranges = [OffsetRange("t", p, 0, 6) for p in range(4)]
     urgency = {("t", 3): 1, ("t", 1): 1, ("t", 0): 7}
-    cut = [[(r.partition, r.start, r.end) for r in w] for w in chunked(ranges, 8, urgency)]
+    cut = [[(r.partition, r.start, r.end) for r in w] for w in cut_chunks(ranges, 8, urgency)]
     assert cut == [
         [(1, 0, 4), (3, 0, 4)],
         [(0, 0, 4), (1, 4, 6), (3, 4, 6)],
@@ -182,7 +182,7 @@ def test_many_ranges_of_one_partition(pieces, max_records, urgency):
     for p, gap, length in pieces:
         ranges.append(OffsetRange("t", p, at[p] + gap, at[p] + gap + length))
         at[p] += gap + length
-    windows = chunked(ranges, max_records, {("t", p): n for p, n in urgency.items()})
+    windows = cut_chunks(ranges, max_records, {("t", p): n for p, n in urgency.items()})
     for window in windows:
         assert 0 < sum(map(len, window)) <= max_records
         assert len({r.partition for r in window}) == len(window)
@@ -193,7 +193,7 @@ def test_many_ranges_of_one_partition(pieces, max_records, urgency):
 
 def test_fair_shares_by_example():
     """10 for lengths 2, 9 and 9: the small one whole, 4 for each of the others, then the rest."""
-    windows = chunked([OffsetRange("t", p, 0, n) for p, n in enumerate((2, 9, 9))], 10)
+    windows = cut_chunks([OffsetRange("t", p, 0, n) for p, n in enumerate((2, 9, 9))], 10)
     assert [[(r.partition, r.start, r.end) for r in w] for w in windows] == [
         [(0, 0, 2), (1, 0, 4), (2, 0, 4)],
         [(1, 4, 9), (2, 4, 9)],
@@ -203,4 +203,4 @@ def test_fair_shares_by_example():
 def test_a_cap_of_nothing_is_refused():
     """Planning would not end."""
     with pytest.raises(ValueError):
-        chunked([OffsetRange("t", 0, 0, 1)], 0)
+        cut_chunks([OffsetRange("t", 0, 0, 1)], 0)

@@ -9,7 +9,7 @@ from tidegate.core.fold import Fold, RefusedFile
 from tidegate.core.judge import Accepted, Adopt, Lost, PartlyCovered, Refused, judge
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, SourceFile
-from tidegate.core.work import Sending, delivered, earlier_attempts
+from tidegate.core.work import Sending, delivery_state, earlier_attempts
 
 A, B = SourceFile("a.csv", 1, "e1"), SourceFile("b.csv", 2, "e2")
 
@@ -166,13 +166,13 @@ def test_a_replay_that_was_declared_sent():
     """It covers nothing, and a late sender may not claim it again."""
     replay = of_lake("p1", 5, 10, lane="replay")
     fold = folded(replay, Release("p1", "x", "declare sent", "looked"))
-    assert (fold.covered, fold.claims, delivered(fold, "p1").is_done) == ({}, {}, True)
+    assert (fold.covered, fold.claims, delivery_state(fold, "p1").is_done) == ({}, {}, True)
     assert isinstance(judge(fold, replay), PartlyCovered)
     assert judge(fold, of_lake("p2", 5, 10)) == Accepted()
     assert judge(fold, of_lake("p3", 5, 10, lane="replay")) == Accepted()
     files = claim("p1", A, lane="replay")
     fold = folded(files, Release("p1", "x", "declare sent", "looked"))
-    assert (fold.sent, delivered(fold, "p1").is_done) == ({}, True)
+    assert (fold.sent, delivery_state(fold, "p1").is_done) == ({}, True)
     assert isinstance(judge(fold, files), PartlyCovered)
 
 
@@ -198,10 +198,10 @@ def test_how_far_a_plan_is_sent(lane, ends, sending, is_done, is_unsent):
             fold.apply(Release("p1", f"x{n}", how, "looked"), "")
     if ends:  # the last claim was only to show what comes before it
         fold.claims.clear()
-    state = delivered(fold, "p1")
+    state = delivery_state(fold, "p1")
     assert (state.sending, state.is_done, state.is_unsent) == (sending, is_done, is_unsent)
     assert earlier_attempts(fold, "p1") == [f"x{n}" for n in range(len(ends))]
-    assert delivered(fold, "p2").sending is Sending.UNCLAIMED
+    assert delivery_state(fold, "p2").sending is Sending.UNCLAIMED
 
 
 def test_a_replay_is_no_reason_to_wait():

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.schema import Field, SchemaError, Type, column_changes, ddl, parse_columns, union
+from tidegate.core.schema import (
+    Field,
+    SchemaError,
+    Type,
+    column_changes,
+    merge_columns,
+    parse_columns,
+    render_ddl,
+)
 
 SIMPLE = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary",
           "date", "timestamp", "timestamp_ntz")  # fmt: skip
@@ -31,7 +39,7 @@ def test_what_is_printed_is_read_again(columns: dict[str, Type]) -> None:
     if len({name.lower() for name in columns}) < len(columns):
         return
     fields = tuple(Field(name, kind) for name, kind in columns.items())
-    assert parse_columns(ddl(fields)) == fields
+    assert parse_columns(render_ddl(fields)) == fields
 
 
 @pytest.mark.parametrize(
@@ -48,7 +56,7 @@ def test_what_is_printed_is_read_again(columns: dict[str, Type]) -> None:
 )
 def test_forms(text: str, printed: str | None) -> None:
     if printed is not None:
-        assert ddl(parse_columns(text)) == printed
+        assert render_ddl(parse_columns(text)) == printed
 
 
 @pytest.mark.parametrize(
@@ -93,8 +101,8 @@ def test_the_place_of_an_error(text: str, message: str) -> None:
 )
 def test_changes_that_are_allowed(old: str, new: str) -> None:
     assert column_changes(parse_columns(old), parse_columns(new)) == []
-    assert set(union(parse_columns(old), parse_columns(new))) == set(parse_columns(new))
-    assert set(union(parse_columns(new), parse_columns(old))) == set(parse_columns(new))
+    assert set(merge_columns(parse_columns(old), parse_columns(new))) == set(parse_columns(new))
+    assert set(merge_columns(parse_columns(new), parse_columns(old))) == set(parse_columns(new))
 
 
 @pytest.mark.parametrize(
@@ -117,4 +125,4 @@ def test_changes_that_are_not(old: str, new: str, said: str) -> None:
 @pytest.mark.parametrize(("one", "other"), [("a INT", "a STRING"), ("a INT", "A INT")])
 def test_columns_that_do_not_fit_together(one: str, other: str) -> None:
     with pytest.raises(SchemaError, match="column a INT, and"):
-        union(parse_columns(one), parse_columns(other))
+        merge_columns(parse_columns(one), parse_columns(other))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.count_proof import NotProven, Partition, Place, Producer, proven
+from tidegate.core.count_proof import NotProven, Partition, Place, Producer, proven_rows
 
 OLD, OURS, OTHER = 7, 41, 99
 Tables = dict[Place, Partition]
@@ -43,15 +43,15 @@ def of_ours(**fields: object) -> Tables:
 
 def test_one_new_producer_has_sent_the_rows() -> None:
     """Beside new ones where no row was sent to."""
-    assert proven(BEFORE, AFTER, WANTED) == {("t", 0): 10, ("t", 1): 4}
+    assert proven_rows(BEFORE, AFTER, WANTED) == {("t", 0): 10, ("t", 1): 4}
     elsewhere = wrote(AFTER, OTHER, {2: 3})
-    assert proven(BEFORE, elsewhere, WANTED) == {("t", 0): 10, ("t", 1): 4}
+    assert proven_rows(BEFORE, elsewhere, WANTED) == {("t", 0): 10, ("t", 1): 4}
 
 
 def test_where_kafka_chooses_the_sum_is_compared() -> None:
-    assert proven(BEFORE, AFTER, 14) == {("t", 0): 10, ("t", 1): 4}
+    assert proven_rows(BEFORE, AFTER, 14) == {("t", 0): 10, ("t", 1): 4}
     with pytest.raises(NotProven, match="has sent 14 records of 15 rows"):
-        proven(BEFORE, AFTER, 15)
+        proven_rows(BEFORE, AFTER, 15)
 
 
 NOT_PROVEN: dict[str, tuple[Callable[[], Tables], str]] = {
@@ -92,7 +92,7 @@ NOT_PROVEN: dict[str, tuple[Callable[[], Tables], str]] = {
 def test_what_is_not_proven(case: str) -> None:
     after, why = NOT_PROVEN[case]
     with pytest.raises(NotProven, match=why):
-        proven(BEFORE, after(), WANTED)
+        proven_rows(BEFORE, after(), WANTED)
 
 
 def test_an_election_without_a_number_proves_nothing() -> None:
@@ -100,4 +100,4 @@ def test_an_election_without_a_number_proves_nothing() -> None:
     before = {place: replace(each, epoch=-1) for place, each in BEFORE.items()}
     after = {place: replace(each, epoch=-1) for place, each in AFTER.items()}
     with pytest.raises(NotProven, match="its leader has changed"):
-        proven(before, after, WANTED)
+        proven_rows(before, after, WANTED)

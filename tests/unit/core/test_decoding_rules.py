@@ -8,10 +8,10 @@ from support import staged_attempts
 from tidegate.core.decoding import (
     Decoder,
     Decoding,
-    changes,
+    decoding_changes,
     decoding_of_topic,
     decodings_of_plan,
-    in_plan,
+    group_decodings,
 )
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import OtherFormat
@@ -45,7 +45,9 @@ def test_its_columns() -> None:
 
 def test_a_plan_has_each_decoding_once() -> None:
     """Whatever the number of topics of a pattern."""
-    found = in_plan({"b": JSON, "a": JSON, "c": Decoding(key=Decoder("string", "k STRING"))})
+    found = group_decodings(
+        {"b": JSON, "a": JSON, "c": Decoding(key=Decoder("string", "k STRING"))}
+    )
     assert [each["topics"] for each in found] == [["a", "b"], ["c"]]
     assert found[0] == {"topics": ["a", "b"], **JSON.to_json()}
 
@@ -63,7 +65,7 @@ def test_a_plan_has_each_decoding_once() -> None:
     ],
 )  # fmt: skip
 def test_what_may_follow(old: Decoding, new: Decoding | None, said: str | None) -> None:
-    found = changes(old, new)
+    found = decoding_changes(old, new)
     assert (found == []) if said is None else (said in "; ".join(found))
 
 

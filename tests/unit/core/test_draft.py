@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core.cursor import Watermarks
-from tidegate.core.draft import draft_live, problems
+from tidegate.core.draft import draft_live, topic_problems
 from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, CutTo, judge
@@ -44,7 +44,7 @@ def draft(
     made = draft_live(fold, states, first_sight or {}, on_expired=on_expired, by="run")
     if not made.origins:
         gaps = {(gap.topic, gap.partition) for gap in made.gaps}
-        said = [each for topic in topics for each in problems(fold, topic, states[topic])]
+        said = [each for topic in topics for each in topic_problems(fold, topic, states[topic])]
         assert made.left_out == [each for each in said if (each.topic, each.partition) not in gaps]
     return made
 

@@ -4,9 +4,9 @@ import pytest
 
 from tidegate.core.offsets import (
     OffsetRange,
-    bounds,
     parse_spark_offsets,
     spark_offsets,
+    window_bounds,
     window_from_json,
     window_to_json,
 )
@@ -72,7 +72,7 @@ def test_bounds_span_all_chunks():
         (OffsetRange("t", 0, 0, 10),),
         (OffsetRange("u", 0, 3, 4),),
     ]
-    assert bounds(chunks) == (
+    assert window_bounds(chunks) == (
         {"t": {0: 0, 1: 0}, "u": {0: 3}},
         {"t": {0: 20, 1: 1}, "u": {0: 4}},
     )

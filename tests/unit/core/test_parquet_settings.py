@@ -3,7 +3,12 @@
 import pytest
 
 from tidegate.core import parquet_settings, schema
-from tidegate.core.parquet_settings import ParquetSettings, complaints, staged, unsortable
+from tidegate.core.parquet_settings import (
+    ParquetSettings,
+    complaints,
+    staged_directories,
+    unsortable,
+)
 
 COLUMNS = [
     schema.parse_columns(
@@ -99,7 +104,7 @@ def test_what_rows_cannot_be_sorted_by_is_said(sort_by, said):
     ],
 )
 def test_what_lies_elsewhere_is_no_data_file(path, directories):
-    assert staged(path, settings("topic", "day(at)").fields) == directories
+    assert staged_directories(path, settings("topic", "day(at)").fields) == directories
 
 
 def test_what_is_not_said_is_not_in_a_plan():

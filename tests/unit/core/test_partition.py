@@ -4,7 +4,7 @@ import pytest
 
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.partition import LeftOut, Reason, TopicState, in_words, range_problem
+from tidegate.core.partition import LeftOut, Reason, TopicState, describe_problems, range_problem
 
 R = OffsetRange("t", 0, 10, 60)
 WHOLE = Watermarks(10, 60, 60)
@@ -37,7 +37,7 @@ def test_exclusions_of_one_kind_are_one_sentence() -> None:
         LeftOut("u", 4, Reason.TRUNCATED, {"cursor": 9, "end": 5}),
         LeftOut("t", 2, Reason.NO_LEADER),
     ]
-    assert [says for _, says in in_words(some)] == [
+    assert [says for _, says in describe_problems(some)] == [
         "t: no leader: partitions [0, 2]",
         "u-4: truncated (cursor 9, end 5)",
     ]

@@ -35,8 +35,8 @@ def test_the_last_header_counts():
 def test_what_an_index_stands_for():
     """Files in the plan's order, partitions by topic id and number, whatever their topics."""
     files = [SourceFile("b", 1, "e"), SourceFile("a", 1, "e")]
-    assert provenance.names(files, (), {}) == ("b", "a")
+    assert provenance.provenance_names(files, (), {}) == ("b", "a")
     window = [OffsetRange(t, p, 0, 1) for t, p in (("a", 10), ("a", 9), ("z", 9))]
-    assert provenance.names((), window, {"a": "id-2", "z": "id-1"}) == (
+    assert provenance.provenance_names((), window, {"a": "id-2", "z": "id-1"}) == (
         "id-1/9", "id-2/9", "id-2/10",
     )  # fmt: skip

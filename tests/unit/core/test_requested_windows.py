@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core import windows
-from tidegate.core.boundaries import Boundary, clamped, milliseconds
+from tidegate.core.boundaries import Boundary, clamp_boundary, to_milliseconds
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import draft_window, expired_below, out_of_reach, retained_gaps
 from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import LeftOut
-from tidegate.core.windows import absolute, parse_edges, parse_range
+from tidegate.core.windows import anchor_edge, parse_edges, parse_range
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
@@ -80,7 +80,7 @@ def test_edges_that_are_not_valid(start, end, said):
 )
 def test_an_edge_that_means_the_same_tomorrow(text, means):
     """Dates and times in the zone, across its summer time; durations before now."""
-    assert absolute(text, ZoneInfo("Europe/Berlin"), NOW) == means
+    assert anchor_edge(text, ZoneInfo("Europe/Berlin"), NOW) == means
 
 
 def test_an_exact_range():
@@ -256,7 +256,7 @@ def frozen(boundaries, moment, logs):
     later = [b for m, b in boundaries.items() if m > moment]
     below = max(earlier, key=lambda b: b.moment, default=None)
     above = min(later, key=lambda b: b.moment, default=None)
-    boundaries.setdefault(moment, Boundary("t", "id", moment, clamped(found, below, above)))
+    boundaries.setdefault(moment, Boundary("t", "id", moment, clamp_boundary(found, below, above)))
 
 
 stamps = st.lists(st.integers(-1, 30), max_size=8)
@@ -306,5 +306,5 @@ def test_a_quiet_log_is_cut_where_kafka_says(stamps, moments):
 
 
 def test_a_timestamp_is_milliseconds_rounded_down():
-    assert milliseconds(datetime(1970, 1, 1, 0, 0, 1, 999, tzinfo=UTC)) == 1_000
-    assert milliseconds(datetime(2026, 3, 14, tzinfo=UTC)) == 1_773_446_400_000
+    assert to_milliseconds(datetime(1970, 1, 1, 0, 0, 1, 999, tzinfo=UTC)) == 1_000
+    assert to_milliseconds(datetime(2026, 3, 14, tzinfo=UTC)) == 1_773_446_400_000

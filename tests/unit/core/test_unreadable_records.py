@@ -12,9 +12,9 @@ from tidegate.core.unreadable_records import (
     LATEST_MS,
     Scan,
     Unreadable,
-    exclude,
+    exclude_unreadable,
     is_readable,
-    scanned,
+    range_to_scan,
 )
 
 NANOSECONDS = 1_700_000_000_000_000_000
@@ -25,7 +25,9 @@ R = OffsetRange("a", 0, 10, 20)
 def draft(*scans, policy, fold=None, ranges=(R,)):
     made = Draft(ranges=[*ranges, OffsetRange("a", 1, 0, 5)])
     fold = fold or Fold()
-    exclude(made, dict(zip(ranges, scans, strict=True)), fold, IDS, policy=policy, by="run")
+    exclude_unreadable(
+        made, dict(zip(ranges, scans, strict=True)), fold, IDS, policy=policy, by="run"
+    )
     assert made.ranges.pop() == OffsetRange("a", 1, 0, 5)  # another partition is not touched
     return made
 
@@ -48,7 +50,7 @@ def test_the_limit_is_that_of_microseconds_in_64_bits():
     [(None, None), (20, None), (19, (19, 20)), (12, (12, 20)), (10, (10, 20)), (3, (10, 20))],
 )
 def test_only_what_follows_the_logs_first_one_is_read(first, part):
-    assert scanned(R, first) == (part and OffsetRange("a", 0, *part))
+    assert range_to_scan(R, first) == (part and OffsetRange("a", 0, *part))
 
 
 def test_fail_ends_the_range_at_the_first_one_and_names_it():

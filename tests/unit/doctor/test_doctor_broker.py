@@ -45,7 +45,7 @@ def test_a_ledger_that_cannot_be_read(spec, store, monkeypatch):
     Path(store.native(layout.entry(2))).write_text("{}")
     monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
     monkeypatch.setattr(pipeline_checks, "survey", Cluster().survey)
-    monkeypatch.setattr(pipeline_checks, "retentions", lambda *_: {"t": Cluster().kept})
+    monkeypatch.setattr(pipeline_checks, "read_retentions", lambda *_: {"t": Cluster().kept})
     found = run_checks(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK))
     first, *others = found["checks"]
     assert (first["check"], first["state"]) == ("lake", "failure")
@@ -151,7 +151,7 @@ def test_the_broker_and_its_topics(spec, store, monkeypatch, planted, schedule, 
     monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: cluster)
     monkeypatch.setattr(pipeline_checks, "survey", cluster.survey)
     kept = {"t": cluster.kept} if cluster.kept else {}
-    monkeypatch.setattr(pipeline_checks, "retentions", lambda *_: kept)
+    monkeypatch.setattr(pipeline_checks, "read_retentions", lambda *_: kept)
     spec = spec.model_copy(update={"schedule": schedule, "on_expired": cluster.on_expired})
     found, text = states_and_text(pipeline_checks.check_topics(spec, KAFKA))
     assert [state for _, state in found] == states
@@ -163,7 +163,7 @@ def test_assigned_partitions(spec, store, monkeypatch):
     cluster = Cluster(old=None, unreadable=10)
     monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: cluster)
     monkeypatch.setattr(pipeline_checks, "survey", cluster.survey)
-    monkeypatch.setattr(pipeline_checks, "retentions", lambda *_: {"t": DAY})
+    monkeypatch.setattr(pipeline_checks, "read_retentions", lambda *_: {"t": DAY})
     for assigned, says in (([1], None), ([1, 7], "t-7: no such partition → add partitions")):
         some = spec.model_copy(update={"schedule": "0 * * * *", "assign": {"t": assigned}})
         found, text = states_and_text(pipeline_checks.check_topics(some, KAFKA))

@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_read_stops_no_other(
     def fails(*_: object) -> str:
         raise SourceUnavailable("a: Permission denied")
 
-    monkeypatch.setattr(sources, "content", fails)
+    monkeypatch.setattr(sources, "digest_content", fails)
     assert excluded(world, "two") == (["a"], ["b"])
 
 

@@ -427,8 +427,8 @@ def test_send_takes_the_living_plan(world: World, monkeypatch: pytest.MonkeyPatc
     """
     world.put(a="1")
     world.plan()
-    listing = mock.Mock(side_effect=sources.listing)
-    monkeypatch.setattr(sources, "listing", listing)
+    listing = mock.Mock(side_effect=sources.list_source)
+    monkeypatch.setattr(sources, "list_source", listing)
     monkeypatch.setattr("tidegate.egress.send.plan", mock.Mock(side_effect=AssertionError))
     world.send()
     assert listing.call_count == 3

@@ -99,7 +99,7 @@ def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
     """It was sealed elsewhere after the operator had looked: the attempt is abandoned."""
     world.put(a="1")
     world.send("A")
-    sealed = deliveries.sealed(world.run().store(), world.plan("A").plan, world.fold)
+    sealed = deliveries.sealed_delivery(world.run().store(), world.plan("A").plan, world.fold)
     assert sealed is not None
     ledger = world.run().ledger(world.run().store())
     ledger.append(Release(sealed.plan_id, sealed.attempt, "resend", "looked"), run="me")
@@ -117,12 +117,12 @@ def test_an_attempt_is_sealed_once(world: World) -> None:
     world.put(a="1")
     world.send("A")
     store = world.run().store()
-    sealed = deliveries.sealed(store, world.plan("A").plan, world.fold)
+    sealed = deliveries.sealed_delivery(store, world.plan("A").plan, world.fold)
     assert sealed is not None
     deliveries.create_delivery(store, sealed)  # the same again: its first answer was lost
     with pytest.raises(LakeDamaged, match="is sealed already, by another process"):
         deliveries.create_delivery(store, replace(sealed, receipts=()))
-    assert deliveries.sealed(store, world.plan("A").plan, world.fold) == sealed
+    assert deliveries.sealed_delivery(store, world.plan("A").plan, world.fold) == sealed
 
 
 def test_quarantine_of_dead_attempts_is_swept(world: World) -> None:

@@ -225,9 +225,9 @@ def test_a_refused_window_makes_no_topic(world: World, monkeypatch: pytest.Monke
 def chosen(world: World, topic: str | None) -> str:
     """Return the topic that is replayed if this one is named."""
     given = {"id": "x", "start": "0", "end": "1"}
-    asked = replay.request(world.spec, topic, pipeline_files, lambda _: world.run().kafka, given)[
-        "asked"
-    ]
+    asked = replay.replay_settings(
+        world.spec, topic, pipeline_files, lambda _: world.run().kafka, given
+    )["asked"]
     return str(asked.topic)
 
 

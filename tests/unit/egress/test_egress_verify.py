@@ -95,7 +95,7 @@ class Target:
         (file,) = plan.files
         delivery = Delivery(
             plan.id, "x",
-            (SentFile("a", rows, 0, row_digest.of_file(digests), file.size, file.etag),),
+            (SentFile("a", rows, 0, row_digest.combine_digests(digests), file.size, file.etag),),
             receipts, (), "full", {},
         )  # fmt: skip
         ledger = Ledger(self.store, "out")

@@ -185,5 +185,5 @@ def test_parquet_has_the_columns_of_the_first_commit(world: World) -> None:
 def test_what_is_for_lakes_is_refused(world: World, given: dict[str, Any]) -> None:
     whole = {"id": "x", "files": ("a",), "start": None, "end": None, **given}
     with pytest.raises(ConfigurationError, match=f"{next(iter(given))} is for a lake"):
-        replay.request(world.spec, None, pipeline_files, lambda _: world.run().kafka, whole)
+        replay.replay_settings(world.spec, None, pipeline_files, lambda _: world.run().kafka, whole)
     assert Replay.lane == FileReplay.lane

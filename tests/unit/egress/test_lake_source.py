@@ -222,7 +222,7 @@ def test_a_lake_of_a_pattern_is_a_source_too(world: World) -> None:
     path.write_text(json.dumps({**form, "pattern": "s.*"}))
     assert world.plan("live").plan.records == 300
     with pytest.raises(ConfigurationError, match="say which topic"):
-        replay.request(world.spec, None, pipeline_files, lambda _: world.run().kafka, {})
+        replay.replay_settings(world.spec, None, pipeline_files, lambda _: world.run().kafka, {})
     assert world.plan(**replay_of()).plan.records == 40
     world.settings = {"source": {"lake": "lake", "topics": ["else"]}}
     with pytest.raises(ConfigurationError, match="else: not of 'lake'"):

@@ -11,7 +11,7 @@ from tidegate.egress.proposal import columns_below, proposed_columns
 from tidegate.lake.store import STORES
 from tidegate.spark import formats
 
-JSON, CSV = formats.of_files("json"), formats.of_files("csv")
+JSON, CSV = formats.format_of_files("json"), formats.format_of_files("csv")
 
 
 @pytest.mark.parametrize(

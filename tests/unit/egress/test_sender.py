@@ -16,7 +16,7 @@ import pytest
 
 from support.process_list import WITHOUT_FIRST_THREAD, wait_for_zombie
 from tidegate.egress import sender
-from tidegate.egress.sender import held, is_alive, is_dead, is_dead_here, sender_identity
+from tidegate.egress.sender import hold_attempt, is_alive, is_dead, is_dead_here, sender_identity
 
 ATTEMPT = f"{os.getpid():016x}-of-a-test"  # another run of these tests must not see ours
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -39,7 +39,7 @@ def sender_of(pid: int, **others: Any) -> dict[str, Any]:
 
 def test_we_live_until_we_give_an_attempt_up() -> None:
     """A program may call `tidegate.run` again; a driver that is left still counts."""
-    with held() as attempt:
+    with hold_attempt() as attempt:
         assert not is_dead(sender_identity(None), attempt, never, patience=0)
         assert not is_dead_here(sender_identity(None), attempt)
         assert sender_identity({"try": 1})["task"] == {"try": 1}
@@ -55,10 +55,10 @@ def test_we_live_until_we_give_an_attempt_up() -> None:
 
 def test_what_another_process_holds_is_not_ours() -> None:
     """A fork copies what this process holds."""
-    with held() as attempt:
+    with hold_attempt() as attempt:
         claimed = sender_identity(None)
         if (pid := os.fork()) == 0:
-            with held():
+            with hold_attempt():
                 sender.held_attempts.clear()
                 os._exit(not is_dead(claimed, attempt, never, patience=0))
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1

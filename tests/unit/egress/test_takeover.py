@@ -15,7 +15,7 @@ from tidegate.core.entries import Claim
 from tidegate.egress.release import release_claim
 from tidegate.egress.sender import (
     has_ended,
-    held,
+    hold_attempt,
     is_alive,
     is_dead,
     sender_identity,
@@ -33,7 +33,7 @@ from tidegate.lake.store import LocalStore
 from tidegate.launch import yarn_client, yarn_cluster
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
-from tidegate.launch.yarn_cluster import end
+from tidegate.launch.yarn_cluster import end_application
 from tidegate.runs.engine_protocol import Ended, Unknown
 from tidegate.spark.answers import DRIVER, JOB
 from tidegate.spark.egress_job import SENDING, EgressJob
@@ -105,12 +105,12 @@ def test_a_driver_that_has_not_named_itself_never_starts(
     """Its job is withdrawn first, and nobody can give it another one; YARN need not be asked."""
     asked = yarn("it is not asked")
     store.create(OWN.directory + JOB, b"encrypted")
-    assert end(OWN, TAG, store, None) == Ended()
+    assert end_application(OWN, TAG, store, None) == Ended()
     assert store.get(OWN.directory + JOB) == b""
     assert not store.create(OWN.directory + JOB, b"another")
     assert asked.killed == [TAG]
     asked.away = True
-    assert end(OWN, TAG, store, None) == Ended()
+    assert end_application(OWN, TAG, store, None) == Ended()
 
 
 def test_a_driver_is_killed_and_its_end_is_awaited(
@@ -118,7 +118,7 @@ def test_a_driver_is_killed_and_its_end_is_awaited(
 ) -> None:
     name_driver(store)
     asked = yarn("application_17_0001 is RUNNING", "its container is KILLING", None)
-    assert end(OWN, TAG, store, None) == Ended()
+    assert end_application(OWN, TAG, store, None) == Ended()
     assert asked.killed == [TAG] * 3
 
 
@@ -131,7 +131,7 @@ def test_the_wait_ends(
     asked = yarn("YARN cannot be asked")
     asked.away = True
     began = time.monotonic()
-    assert end(OWN, TAG, store, None, patience=0.5) == Unknown("YARN cannot be asked")
+    assert end_application(OWN, TAG, store, None, patience=0.5) == Unknown("YARN cannot be asked")
     assert 0.5 < time.monotonic() - began < 5
     assert [record.getMessage() for record in caplog.records] == [
         f"the YARN application with the tag {TAG} may still run: no answer within 60 s",
@@ -198,7 +198,7 @@ def test_the_end_of_a_submitter_is_not_that_of_its_driver() -> None:
     assert is_dead(own, ATTEMPT, never, patience=0)
     assert not is_dead(sender, ATTEMPT, never, patience=0)
     assert is_alive(sender, ATTEMPT)
-    with held() as attempt:
+    with hold_attempt() as attempt:
         assert not has_ended(own, attempt, never)
 
 
@@ -295,7 +295,7 @@ def test_nothing_is_released_while_the_driver_may_run(
     """spark-submit has ended before the first record: the driver may still send it."""
 
     yarn("application_17_0001 is RUNNING")
-    monkeypatch.setattr(yarn_cluster, "end", partial(end, patience=0.0))
+    monkeypatch.setattr(yarn_cluster, "end_application", partial(end_application, patience=0.0))
     with pytest.raises(SendFailed, match=f"{said}; and its driver is not proven to have ended: "):
         send(world, ends, jobs)
     assert len(world.fold.claims) == 1

@@ -12,14 +12,14 @@ from support.ingest_steps import explain, ingest, plan
 from support.ingest_world import ranges
 from support.kafka_answers import answer
 from tidegate import flows
-from tidegate.core.boundaries import Boundary, milliseconds
+from tidegate.core.boundaries import Boundary, to_milliseconds
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import PartitionsLeftOut, WindowRefused
 from tidegate.ingest import backfill, status
-from tidegate.ingest.topic_coverage import intervals
+from tidegate.ingest.topic_coverage import coverage_intervals
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_what_explain_status_and_report_show(world):
     assert [(each["partition"], each["reason"]) for each in shown["problems"]] == [
         (7, "no such partition")
     ]
-    covered = intervals(state)["t"]
+    covered = coverage_intervals(state)["t"]
     assert sorted(covered) == [0, 1, 2]
     assert [(each.start, each.end, each.state) for each in covered[2]] == [(100, 150, "covered")]
 
@@ -195,7 +195,7 @@ def test_dates(world, monkeypatch):
     """A boundary is of all partitions, what is read of those that are assigned now."""
     days = datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 2, tzinfo=UTC)
     boundaries = {
-        day: Boundary("t", "id-t", milliseconds(day), dict.fromkeys(range(4), offset))
+        day: Boundary("t", "id-t", to_milliseconds(day), dict.fromkeys(range(4), offset))
         for day, offset in zip(days, (30, 40), strict=True)
     }
     monkeypatch.setattr(backfill, "boundaries_at", lambda *_: boundaries)

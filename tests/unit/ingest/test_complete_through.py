@@ -11,7 +11,7 @@ from support.handed_in import HERE
 from support.kafka_answers import answer
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import layout
-from tidegate.core.boundaries import Boundary, milliseconds
+from tidegate.core.boundaries import Boundary, to_milliseconds
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
@@ -99,7 +99,7 @@ def test_a_backfill_over_dates(tmp_path, kafka, monkeypatch):
 
     def cut(_, __, ___, topic, *____):
         return {
-            day: Boundary(topic, IDS[topic], milliseconds(day), {0: offset})
+            day: Boundary(topic, IDS[topic], to_milliseconds(day), {0: offset})
             for day, offset in zip(days, (0, 1), strict=True)
         }
 

@@ -30,7 +30,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ingest_world.World
 def test_an_empty_partition_costs_nothing(world: ingest_world.World) -> None:
     """It is in no commit, so none but the last of the other partition is read."""
     fold = world.ledger.fold
-    lines, asked = checkpoint.lines(fold), Counter()
+    lines, asked = checkpoint.commit_lines(fold), Counter()
 
     class Live(checkpoint.LiveCommits):
         def __getitem__(self, n):

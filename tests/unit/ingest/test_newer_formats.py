@@ -162,7 +162,7 @@ def test_a_plan_with_an_unknown_key(world: World, reader: str) -> None:
     edit(path_of(world, layout.generation(key, 1)), plan_id=new.stem)
     staging = world.root / "p" / layout.STAGING
     (staging / old.stem).rename(staging / new.stem)
-    plans.finish(store, old.stem)
+    plans.finish_plan(store, old.stem)
     store.create(layout.unfinished(new.stem), b"")
     refused(world, reader, new, "a plan with keys that this version does not know")
 
@@ -175,7 +175,7 @@ def test_a_boundary_of_a_later_format(world: World) -> None:
     edit(file, format=3)
     for timestamp in (999, 1000, 1001):
         with pytest.raises(OtherFormat, match=rf"^{file.as_uri()} was written by a newer"):
-            boundary_files.neighbours(store, "id-t", timestamp)
+            boundary_files.neighbouring_boundaries(store, "id-t", timestamp)
 
 
 def test_an_unknown_key_within_a_format_is_ignored(world: World) -> None:

@@ -34,7 +34,7 @@ def world(tmp_path, monkeypatch):
     cluster.__enter__.return_value = cluster
     cluster.nearest.return_value = ""
     monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: cluster)
-    monkeypatch.setattr(pipeline_checks, "retentions", lambda *_: {})
+    monkeypatch.setattr(pipeline_checks, "read_retentions", lambda *_: {})
     ingest(world.run("one"), world.submit())
     world.marks = {0: Watermarks(0, 200, 200), 1: Watermarks(0, 200, 200)}
     return world

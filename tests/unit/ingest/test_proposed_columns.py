@@ -7,10 +7,10 @@ import pytest
 
 from tidegate.core import sampled_columns, schema
 from tidegate.core.decoding import Decoder, Decoding
-from tidegate.samples.proposed_decoder import better_than, decoder
+from tidegate.samples.proposed_decoder import better_than, propose_decoder
 from tidegate.spark import formats
 
-by_csv = formats.of_records("csv").decoder
+by_csv = formats.format_of_records("csv").decoder
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ by_csv = formats.of_records("csv").decoder
     ],
 )  # fmt: skip
 def test_columns(rows: list[Any], columns: str) -> None:
-    assert schema.ddl(sampled_columns.of_objects(map(json.dumps, rows))) == columns
+    assert schema.render_ddl(sampled_columns.columns_of_objects(map(json.dumps, rows))) == columns
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_columns(rows: list[Any], columns: str) -> None:
     ],
 )
 def test_decoders(values: list[bytes], proposed: Decoder | None) -> None:
-    assert decoder(values) == proposed
+    assert propose_decoder(values) == proposed
 
 
 @pytest.mark.parametrize(

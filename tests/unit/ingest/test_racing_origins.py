@@ -21,18 +21,18 @@ def test_the_first_origin_counts_for_both(
     """
     world: World = ingest_world.make(tmp_path, monkeypatch, {0: Watermarks(0, 100, 100)})
     world.settings = {"start": "latest"}
-    surveyed = drafting.surveyed
+    surveyed = drafting.survey_topics
 
     def slowly(run: Run, *topics: object) -> object:
         """Let another run survey and plan after this run's survey and before its draft."""
-        monkeypatch.setattr(drafting, "surveyed", surveyed)
+        monkeypatch.setattr(drafting, "survey_topics", surveyed)
         seen = surveyed(run, *topics)
         world.marks[0] = Watermarks(0, quick, quick)
         assert not plan(world.run("quick")).plan.has_work
         world.marks[0] = Watermarks(0, 140, 140)
         return seen
 
-    monkeypatch.setattr(drafting, "surveyed", slowly)
+    monkeypatch.setattr(drafting, "survey_topics", slowly)
     planned = plan(world.run("slow")).plan
     assert planned.left_out == ()
     assert [str(r) for window in planned.chunks for r in window] == [f"t-0 [{quick}, 140)"]

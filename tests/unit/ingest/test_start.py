@@ -34,7 +34,7 @@ class Broker:
 
 def offsets_since(_, times):
     Broker.asked = times
-    late = start.milliseconds(parse_spec(form({"timestamp": LATER})).start.timestamp)
+    late = start.to_milliseconds(parse_spec(form({"timestamp": LATER})).start.timestamp)
     return {t: {p: 4 if ms < late else None for p, ms in of.items()} for t, of in times.items()}
 
 

@@ -98,8 +98,8 @@ def fold_of(entries):
 
 def read_back(fold):
     """Write a fold as documents, and read them."""
-    head = json.loads(canonical.encode(checkpoint.head(fold)))
-    lines = checkpoint.lines(fold)
+    head = json.loads(canonical.encode(checkpoint.fold_head(fold)))
+    lines = checkpoint.commit_lines(fold)
     return checkpoint.fold_of(head, lambda: lines)
 
 
@@ -165,7 +165,7 @@ def test_a_checkpoint_and_its_tail_are_the_whole(history, first, second):
     assert kept == whole
     assert whole == kept
     assert read_back(kept) == whole
-    assert checkpoint.lines(kept) == checkpoint.lines(whole)
+    assert checkpoint.commit_lines(kept) == checkpoint.commit_lines(whole)
     window = (OffsetRange("t", 0, 0, 40),)
     assert kept.commits_over(window, kept.topic_ids) == whole.commits_over(window, whole.topic_ids)
 
@@ -177,9 +177,9 @@ def test_a_commit_is_parsed_when_it_is_asked_for():
 
     def load():
         calls.append(1)
-        return checkpoint.lines(fold)
+        return checkpoint.commit_lines(fold)
 
-    live = checkpoint.fold_of(checkpoint.head(fold), load).live
+    live = checkpoint.fold_of(checkpoint.fold_head(fold), load).live
     live[9] = commit("z", 50, 60)
     assert (list(live), len(live), max(live)) == ([2, 3, 9], 3, 9)
     assert (2 in live, 4 in live) == (True, False)
@@ -213,7 +213,7 @@ def grown(store, count, *, start=0):
 
 
 def write(store, ledger):
-    waiting = placing.unplaced(store, ledger.fold)
+    waiting = placing.unplaced_commits(store, ledger.fold)
     return checkpoints.write_checkpoint(store, "p", ledger.fold, waiting=waiting)
 
 
@@ -367,9 +367,9 @@ def test_what_is_in_place_is_not_looked_for_again(tmp_path):
     write(store, Ledger(store, "p"))
     opened = Ledger(store, "p").fold
     assert opened.waiting == {4}
-    assert placing.unplaced(store, opened) == [4]
+    assert placing.unplaced_commits(store, opened) == [4]
     assert placing.roll_forward(store, Ledger(store, "p")) == [4]
-    assert placing.unplaced(store, Ledger(store, "p").fold) == []
+    assert placing.unplaced_commits(store, Ledger(store, "p").fold) == []
     live = committed_files.live_files(store, Ledger(store, "p").fold)
     assert [each["commit"] for each in live] == [3, 4, 5]
 
@@ -419,14 +419,14 @@ def test_one_that_cannot_be_written_fails_no_run(store, monkeypatch, caplog):
 def test_lines_that_were_read_are_written_unparsed():
     """Else a checkpoint of 10,000 live commits would take seconds."""
     fold = fold_of(EVERYTHING[:3])
-    written = checkpoint.lines(fold)
-    again = checkpoint.fold_of(checkpoint.head(fold), lambda: written)
+    written = checkpoint.commit_lines(fold)
+    again = checkpoint.fold_of(checkpoint.fold_head(fold), lambda: written)
     again.live[9] = commit("z", 50, 60)
     parsed = again.live._commits
-    assert checkpoint.lines(again).split(b"\n")[:-1] == written.split(b"\n")
+    assert checkpoint.commit_lines(again).split(b"\n")[:-1] == written.split(b"\n")
     assert [n for n, each in parsed.items() if each] == [9]
     again.live[3] = commit("y", 20, 30)
-    assert b"attempt-y" in checkpoint.lines(again)
+    assert b"attempt-y" in checkpoint.commit_lines(again)
 
 
 @pytest.mark.slow
@@ -464,7 +464,7 @@ def test_a_ledger_of_100_000_entries_opens_without_reading_them(tmp_path):
     bound = time.process_time() - started
     assert ledger.fold.n == 100_000
     assert ledger.fold.covered["id-t", 3] == Intervals(((0, 999_990),))
-    assert placing.unplaced(store, ledger.fold) == []
+    assert placing.unplaced_commits(store, ledger.fold) == []
     print(f"opened in {seconds:.2f} s, parsed in {bound:.2f} s; {size / 1e6:.1f} MB")
     assert seconds < bound
     started = time.monotonic()

@@ -230,7 +230,7 @@ def test_a_committed_file_that_vanished_is_named(store, monkeypatch):
     assert rows_in_data(store) == {("t", 1): [0, 1, 2]}
     with pytest.raises(LakeDamaged, match="part-00000"):
         publish(store)
-    assert placing.unplaced(store, ledger_of(store).fold) == [3]
+    assert placing.unplaced_commits(store, ledger_of(store).fold) == [3]
     assert rows_in_data(store) == {
         ("t", 0): [10, 11, 12, 13, 14], ("t", 1): [0, 1, 2], ("u", 0): [0, 1],
     }  # fmt: skip
@@ -492,5 +492,5 @@ def test_a_commit_of_another_run_that_cannot_be_placed_stops_no_plan(store, monk
     ledger = ledger_of(store)
     others = unfinished_plans.load_unfinished(store)
     assert unfinished_plans.publish_unfinished(store, ledger, others, run="run")
-    assert placing.unplaced(store, ledger.fold) == [3]
+    assert placing.unplaced_commits(store, ledger.fold) == [3]
     assert rows_by_ledger(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}

@@ -135,7 +135,7 @@ def test_times_are_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patched:
             patched.setenv("TZ", "Europe/Berlin")
             time.tzset()
-            ((found,),) = dataset.query({"t": table}, "FROM t")[1]
+            ((found,),) = dataset.run_query({"t": table}, "FROM t")[1]
     finally:
         time.tzset()
     assert str(found) == "2026-03-14 06:00:00+00:00"

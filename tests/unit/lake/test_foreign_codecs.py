@@ -35,7 +35,7 @@ BEGINS_WITHIN = (
 def test_compressed_text(tmp_path: Path, name: str, begins: str, said: str | None) -> None:
     """Hadoop would take the first bytes for a length, and end with OutOfMemory."""
     (tmp_path / name).write_bytes(bytes.fromhex(begins) + b"more")
-    why = sources.compressed_otherwise(STORES.source(Root.of(str(tmp_path))), name)
+    why = sources.compression_complaint(STORES.source(Root.of(str(tmp_path))), name)
     assert (why is None) == (said is None)
     assert said is None or said in str(why)
 
@@ -47,7 +47,7 @@ def test_parquet(tmp_path: Path, any_columns: bool) -> None:
     for codec in ("brotli", "zstd", "snappy", "gzip", "none"):
         pq.write_table(table, tmp_path / f"{codec}.parquet", compression=codec)
     root = Root.of(str(tmp_path))
-    files = sources.listing(STORES.source(root), settle=0).files
+    files = sources.list_source(STORES.source(root), settle=0).files
     _, judged = sources.read_footers(STORES.source(root), files, 10, any_columns=any_columns)
     found = list(judged)
     assert [each.file for each in found if isinstance(each, LeftOutFile)] == ["brotli.parquet"]
@@ -63,7 +63,7 @@ def test_lists_that_begin_nowhere(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(base64.b64decode(BEGINS_WITHIN))
     root = Root.of(str(tmp_path))
     _, judged = sources.read_footers(
-        STORES.source(root), sources.listing(STORES.source(root), settle=0).files, 10
+        STORES.source(root), sources.list_source(STORES.source(root), settle=0).files, 10
     )
     bad, good = judged
     assert isinstance(bad, LeftOutFile)
@@ -77,7 +77,7 @@ def test_a_colon(tmp_path: Path) -> None:
     (tmp_path / "b:c").mkdir()
     for name in ("2026-03-14T05:00:00Z.json", "b:c/a.json"):
         (tmp_path / name).write_text("{}")
-    found = sources.listing(STORES.source(Root.of(str(tmp_path))), settle=0)
+    found = sources.list_source(STORES.source(Root.of(str(tmp_path))), settle=0)
     assert [each.name for each in found.files] == ["b:c/a.json"]
     (bad,) = found.left_out
     assert bad.file == "2026-03-14T05:00:00Z.json"

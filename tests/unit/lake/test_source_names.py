@@ -27,7 +27,7 @@ def fill(root: Path, *names: str) -> None:
 
 
 def listed(path: object) -> Listing:
-    return sources.listing(STORES.source(Root.of(str(path))), settle=0)
+    return sources.list_source(STORES.source(Root.of(str(path))), settle=0)
 
 
 def names(listing: Listing) -> list[str]:
@@ -275,7 +275,7 @@ def test_keys_that_are_no_file_names(fake_s3: None) -> None:
     }  # fmt: skip
     assert names(listed("s3://bucket/in/**/*.csv")) == ["a.csv", "b/c.csv", "k%20l ü.csv"]
     assert names(listed("s3://bucket/in/b")) == ["c.csv"]
-    settled = sources.listing(
+    settled = sources.list_source(
         STORES.source(Root.of("s3://bucket/in")),
         settle=60,
         now=datetime(2026, 3, 14, 0, 0, 59, tzinfo=UTC),

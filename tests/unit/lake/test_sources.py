@@ -31,7 +31,7 @@ def fill(root: Path, *names: str) -> None:
 
 
 def names(path: object, **settings: object) -> list[str]:
-    listed = sources.listing(STORES.source(Root.of(str(path))), **{"settle": 0, **settings})
+    listed = sources.list_source(STORES.source(Root.of(str(path))), **{"settle": 0, **settings})
     return [file.name for file in listed.files]
 
 
@@ -113,9 +113,9 @@ def test_a_file_that_still_changes_is_young(tmp_path: Path) -> None:
     fill(tmp_path, "a", "b")
     now = datetime.now(UTC)
     os.utime(tmp_path / "a", ((now - timedelta(seconds=61)).timestamp(),) * 2)
-    listed = sources.listing(STORES.source(Root.of(str(tmp_path))), settle=60, now=now)
+    listed = sources.list_source(STORES.source(Root.of(str(tmp_path))), settle=60, now=now)
     assert ([f.name for f in listed.files], [f.name for f in listed.young]) == (["a"], ["b"])
-    later = sources.listing(
+    later = sources.list_source(
         STORES.source(Root.of(str(tmp_path))), settle=60, now=now + timedelta(seconds=61)
     )
     assert (len(later.files), later.young) == (2, ())
@@ -125,7 +125,7 @@ def test_a_changed_file_is_another_one(tmp_path: Path) -> None:
     """Gone, longer, or as long and written again; untouched ones are not named."""
     fill(tmp_path, "a", "b", "c", "d")
     root = Root.of(str(tmp_path))
-    planned = sources.listing(STORES.source(root), settle=0).files
+    planned = sources.list_source(STORES.source(root), settle=0).files
     assert sources.changed_files(STORES.source(root), planned) == []
     (tmp_path / "a").unlink()
     (tmp_path / "b").write_text("bb")
@@ -142,7 +142,9 @@ def test_a_file_from_a_clock_that_was_ahead_is_what_it_was(tmp_path: Path) -> No
     ahead = datetime.now(UTC) + timedelta(hours=1)
     os.utime(tmp_path / "a", (ahead.timestamp(), ahead.timestamp()))
     root = Root.of(str(tmp_path))
-    planned = sources.listing(STORES.source(root), settle=0, now=ahead + timedelta(minutes=1)).files
+    planned = sources.list_source(
+        STORES.source(root), settle=0, now=ahead + timedelta(minutes=1)
+    ).files
     assert [file.name for file in planned] == ["a"]
     assert sources.changed_files(STORES.source(root), planned) == []
 
@@ -239,7 +241,7 @@ def test_columns_that_spark_does_not_know(
 ) -> None:
     """They are named, with a way out; a file without them keeps Spark's own reason."""
     pq.write_table(pa.table({"id": [1], "c": pa.array(values, kind)}), tmp_path / "a.parquet")
-    said = sources.explained(
+    said = sources.explain_columns(
         STORES.source(Root.of(str(tmp_path))), LeftOutFile("a.parquet", "cannot be read: X")
     )
     way = (
@@ -248,7 +250,7 @@ def test_columns_that_spark_does_not_know(
     )
     assert said.reason == "cannot be read: X" + (way if named else "")
     gone = LeftOutFile("gone.parquet", "cannot be read: X")
-    assert sources.explained(STORES.source(Root.of(str(tmp_path))), gone) == gone
+    assert sources.explain_columns(STORES.source(Root.of(str(tmp_path))), gone) == gone
 
 
 class Bucket:

@@ -109,16 +109,16 @@ def test_the_committed_locks_hold_no_jar_twice(name: str, count: int) -> None:
 
 def test_what_is_missing_is_fetched_and_nothing_else(ivy: Ivy, cache: Path) -> None:
     """A second call fetches nothing; a file that was damaged or removed comes again."""
-    files = jars.ensure("two")
+    files = jars.ensure_jars("two")
     assert {file.name: file.read_bytes() for file in files} == CONTENT
     assert files == jars.lock_paths("two")
     calls = ivy.calls
-    assert jars.ensure("two") == files
+    assert jars.ensure_jars("two") == files
     assert ivy.calls == calls
 
     files[0].write_bytes(b"damaged")
     files[1].unlink()
-    jars.ensure("two")
+    jars.ensure_jars("two")
     assert {file.name: file.read_bytes() for file in files} == CONTENT
     assert sorted(path.name for path in cache.iterdir()) == sorted([".lock", *CONTENT])
 
@@ -128,7 +128,7 @@ def test_a_wrong_digest_is_refused(ivy: Ivy, cache: Path) -> None:
     (ivy.shelf / "beta_2.13-2.0.jar").write_bytes(b"something else")
     got = hashlib.sha256(b"something else").hexdigest()
     with pytest.raises(JarError, match=f"beta_2.13-2.0.jar .* got {got}") as refusal:
-        jars.ensure("two")
+        jars.ensure_jars("two")
     assert "\n" not in str(refusal.value)
     assert not (cache / "beta_2.13-2.0.jar").exists()
 
@@ -136,13 +136,15 @@ def test_a_wrong_digest_is_refused(ivy: Ivy, cache: Path) -> None:
 def test_what_cannot_be_fetched_is_one_line(ivy: Ivy) -> None:
     (ivy.shelf / "alpha-1.0.jar").unlink()
     with pytest.raises(JarError, match=r"^could not fetch alpha-1\.0\.jar: .*not found") as refusal:
-        jars.ensure("two")
+        jars.ensure_jars("two")
     assert "\n" not in str(refusal.value)
 
 
 def test_two_callers_at_once_fetch_once(ivy: Ivy) -> None:
     found: list[list[Path]] = []
-    callers = [threading.Thread(target=lambda: found.append(jars.ensure("two"))) for _ in range(2)]
+    callers = [
+        threading.Thread(target=lambda: found.append(jars.ensure_jars("two"))) for _ in range(2)
+    ]
     for caller in callers:
         caller.start()
     for caller in callers:
@@ -163,7 +165,7 @@ def test_missing_jars_name_the_next_step(cache: Path) -> None:
 def test_no_java_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(JarError, match=r"no java in JAVA_HOME \(/nowhere\)"):
-        jars.ensure("spark-kafka")
+        jars.ensure_jars("spark-kafka")
 
 
 def test_a_copied_cache_needs_no_network(
@@ -172,13 +174,13 @@ def test_a_copied_cache_needs_no_network(
     """Neither a network nor Java: what is there is compared with the lock, nothing is fetched (req
     3.11).
     """
-    fetched = [file.name for file in jars.ensure("two")]
+    fetched = [file.name for file in jars.ensure_jars("two")]
     calls = ivy.calls
     shutil.copytree(cache.parent, tmp_path / "copy")
     shutil.rmtree(cache.parent)
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "copy"))
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert [file.name for file in jars.ensure("two")] == fetched
+    assert [file.name for file in jars.ensure_jars("two")] == fetched
     assert ivy.calls == calls
     assert all(file.is_relative_to(tmp_path / "copy") for file in jars.lock_paths("two"))
 
@@ -210,7 +212,7 @@ def test_a_user_without_a_home_directory(
 ) -> None:
     if chosen:
         monkeypatch.setenv("TIDEGATE_CACHE", chosen)
-    for asked in (jars.cache_dir, lambda: jars.lock_paths("spark-kafka"), job_zip.build):
+    for asked in (jars.cache_dir, lambda: jars.lock_paths("spark-kafka"), job_zip.build_zip):
         with pytest.raises(ConfigurationError, match=r"has no home directory.* set TIDEGATE_CACHE"):
             asked()
     assert SparkOutput("a run").path is None  # it goes on, with all of its output in the log

@@ -147,7 +147,7 @@ def test_cluster_mode_on_yarn(pinned: None, tmp_path: Path) -> None:
     assert not read({}, "yarn").is_cluster
     assert not read({"deploy-mode": "client"}, "yarn").is_cluster
     conf = staged(given, {"spark.submit.pyFiles": "/mine.zip"}).conf
-    assert conf["spark.submit.pyFiles"] == f"{job_zip.build()},/mine.zip"
+    assert conf["spark.submit.pyFiles"] == f"{job_zip.build_zip()},/mine.zip"
     assert "spark.driver.extraClassPath" not in conf
     assert "SharedArchiveFile" not in conf["spark.driver.defaultJavaOptions"]
 
@@ -162,7 +162,7 @@ def test_a_spark_of_ones_own(pinned: None, tmp_path: Path) -> None:
     assert started.env["SPARK_HOME"] == str(home)
     assert started.env["PYSPARK_PYTHON"] == sys.executable
     assert started.env["PYSPARK_DRIVER_PYTHON"] == sys.executable
-    assert started.conf["spark.submit.pyFiles"] == f"{job_zip.build()},/mine.zip"
+    assert started.conf["spark.submit.pyFiles"] == f"{job_zip.build_zip()},/mine.zip"
     assert "SharedArchiveFile" not in started.conf["spark.driver.defaultJavaOptions"]
     assert started.binary == staged(LOCAL).binary
     assert "spark.submit.pyFiles" not in staged(LOCAL).conf
@@ -174,7 +174,7 @@ def test_a_python_of_ones_own(pinned: None, tmp_path: Path) -> None:
     started = staged(read({"python": str(python)}))
     assert started.env["PYSPARK_PYTHON"] == started.env["PYSPARK_DRIVER_PYTHON"] == str(python)
     assert started.env["SPARK_HOME"] == str(spark_home.home())
-    assert started.conf["spark.submit.pyFiles"] == str(job_zip.build())
+    assert started.conf["spark.submit.pyFiles"] == str(job_zip.build_zip())
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def refused(of: KafkaSettings, **conf: str) -> str:
 
 def test_two_clusters_are_rendered_exactly() -> None:
     """Golden: all that Spark is told about tokens, none of it secret."""
-    assert token_settings.conf([A, B, A], {}) == {
+    assert token_settings.token_conf([A, B, A], {}) == {
         "spark.kafka.clusters.kafka_a.auth.bootstrap.servers": "a-1:9093,a-2:9093",
         "spark.kafka.clusters.kafka_a.target.bootstrap.servers.regex": r"a\-1:9093|a\-2:9093",
         "spark.kafka.clusters.kafka_a.security.protocol": "SASL_PLAINTEXT",
@@ -72,7 +72,7 @@ def test_the_arguments_of_spark_submit_have_the_clusters_settings_and_no_login()
     for given, of in ((submitted(A), A), (b_call, B)):
         arguments = render_command(for_master(given, "local[2]"), "local[2]")
         set_ = [each for each in arguments if each.startswith("spark.kafka.clusters.")]
-        expected = token_settings.conf([of], {})
+        expected = token_settings.token_conf([of], {})
         assert set_ == [f"{name}={value}" for name, value in expected.items()]
         assert PASSWORD not in " ".join(arguments)
         assert "jaas.config" not in " ".join(arguments)
@@ -99,7 +99,7 @@ def test_what_is_not_given_is_not_rendered() -> None:
 
 def test_options_of_source_and_sink_have_no_login() -> None:
     """The login is in the job file alone, for the driver."""
-    options, (login,) = token_settings.split(A, Path("/private"))
+    options, (login,) = token_settings.split_logins(A, Path("/private"))
     assert options == {
         "kafka.bootstrap.servers": "a-1:9093,a-2:9093",
         "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -112,7 +112,7 @@ def test_options_of_source_and_sink_have_no_login() -> None:
 
 def test_without_a_token_the_options_have_the_login() -> None:
     of = KafkaSettings("k", {k: v for k, v in A.extra.items() if not k.startswith("tidegate.")})
-    options, logins = token_settings.split(of, Path("/private"))
+    options, logins = token_settings.split_logins(of, Path("/private"))
     assert PASSWORD in options["kafka.sasl.jaas.config"]
     assert logins == ()
     assert not [name for name in submitted(of).conf if "clusters" in name]
@@ -124,7 +124,7 @@ def test_each_address_must_match_exactly_one_token() -> None:
         "kafka_b", "b:9093", **{"tidegate.delegation_token.target_regex": "[a-z].*:9093"}
     )
     with pytest.raises(ConfigurationError) as error:
-        token_settings.conf([A, greedy], {})
+        token_settings.token_conf([A, greedy], {})
     for address in ("a-1:9093", "a-2:9093"):
         assert f"{address} of kafka_a matches the target regex of kafka_a and kafka_b" in str(
             error.value
@@ -135,7 +135,7 @@ def test_each_address_must_match_exactly_one_token() -> None:
 def test_two_connections_may_not_have_one_id() -> None:
     other = kafka("kafka-a", "b:9093", **{"tidegate.delegation_token.cluster": "kafka_a"})
     with pytest.raises(ConfigurationError, match="kafka_a and kafka-a have the same id 'kafka_a'"):
-        token_settings.conf([A, other], {})
+        token_settings.token_conf([A, other], {})
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_at_parse_this_machine_is_not_looked_at(
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", jaas)
     monkeypatch.setattr(jars, "read_lock", lambda _: [])
     tokens = token_settings.tokens_of([A])
-    assert len(token_settings.complaints(tokens, {})) == 4
-    assert token_settings.complaints(tokens, {}, here=False) == []
-    (said,) = token_settings.complaints(
+    assert len(token_settings.token_complaints(tokens, {})) == 4
+    assert token_settings.token_complaints(tokens, {}, here=False) == []
+    (said,) = token_settings.token_complaints(
         tokens, {"spark.executor.extraJavaOptions": jaas}, here=False
     )
     assert "a global JAAS configuration" in said

@@ -12,8 +12,8 @@ from tidegate.launch.yarn_client import (
     YarnApplication,
     application_client,
     kill_applications,
+    list_tagged,
     not_ended,
-    tagged,
 )
 from tidegate.spark.yarn_container import Container
 
@@ -73,16 +73,16 @@ def unreachable(_: object) -> str:
 
 def test_applications_are_listed_by_their_tag() -> None:
     yarn = Yarn("FINISHED", "RUNNING")
-    assert tagged("tidegate-a1", yarn) == [
+    assert list_tagged("tidegate-a1", yarn) == [
         YarnApplication(APP, "FINISHED", "UNDEFINED"),
         YarnApplication(f"{APP[:-1]}2", "RUNNING", "UNDEFINED"),
     ]
     assert yarn.asked == [["application", "-list", "-appTags", "tidegate-a1", "-appStates", "ALL"]]
-    assert tagged("tidegate-a1", Yarn()) == []
+    assert list_tagged("tidegate-a1", Yarn()) == []
 
 
 def test_a_name_with_tabs_moves_no_column() -> None:
-    (found,) = tagged("tidegate-a1", Yarn("KILLED", name="a\tFINISHED\tb"))
+    (found,) = list_tagged("tidegate-a1", Yarn("KILLED", name="a\tFINISHED\tb"))
     assert found.state == "KILLED"
 
 
@@ -95,7 +95,7 @@ def test_an_unknown_answer_is_no_list(output: str) -> None:
     yarn = Yarn()
     yarn.output = output
     with pytest.raises(OSError, match="not a list of applications"):
-        tagged("tidegate-a1", yarn)
+        list_tagged("tidegate-a1", yarn)
 
 
 def test_only_what_runs_is_killed() -> None:

@@ -25,11 +25,11 @@ from tidegate.launch.spark_submit import killed_on_error, submit
 from tidegate.launch.submission import Submission
 from tidegate.launch.yarn_cluster import (
     ClusterApplication,
+    cluster_notices,
     identify_application,
     left_behind,
-    notices,
     refuse_cluster_mode,
-    withdraw,
+    withdraw_job,
 )
 from tidegate.spark.answers import DRIVER, FAILURE, JOB
 from tidegate.spark.job_files import JobFile
@@ -136,7 +136,7 @@ def test_the_job_is_encrypted_and_the_key_is_in_a_private_file(
 def test_a_job_that_another_process_has_withdrawn_is_not_submitted(
     given: Submission, store: LocalStore
 ) -> None:
-    withdraw(OWN, store)
+    withdraw_job(OWN, store)
     with pytest.raises(StageFailed, match="withdrawn"):
         sent(given, store)
     assert store.get(OWN.directory + JOB) == b""
@@ -201,12 +201,12 @@ def test_an_application_whose_submitter_was_killed_is_known(store: LocalStore) -
 
 
 def test_what_cannot_be_checked_is_a_notice(store: LocalStore) -> None:
-    assert list(notices(store, LOCAL)) == []
-    (notice,) = notices(store, YARN)
+    assert list(cluster_notices(store, LOCAL)) == []
+    (notice,) = cluster_notices(store, YARN)
     assert f"{store.root}" in notice
     assert "same shared directory" in notice
     s3: Any = SimpleNamespace(native=lambda _: "s3a://lake/p/", is_shared_by_nodes=True)
-    (notice,) = notices(s3, YARN)
+    (notice,) = cluster_notices(s3, YARN)
     assert "keys of S3 from their nodes" in notice
 
 

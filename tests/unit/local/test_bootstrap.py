@@ -197,7 +197,7 @@ def checkout(
             mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo version = 3.12 > "$3/pyvenv.cfg" ;;
         *importlib.metadata*) echo 4.0.4 4.0.4 ;;
         *jars.lock_paths*) [ -e {tmp_path}/jars ] ;;
-        *jars.ensure*) echo jars >> {tmp_path}/calls; touch {tmp_path}/jars ;;
+        *jars.ensure_jars*) echo jars >> {tmp_path}/calls; touch {tmp_path}/jars ;;
         *"pip config list"*) cat {tmp_path}/pip.conf ;;
         *"pip install"*)
             for last; do :; done; echo "pip $(basename "$last")" >> {tmp_path}/calls
@@ -251,7 +251,7 @@ def test_setup_does_what_is_missing_and_nothing_twice(checkout: Path) -> None:
     assert calls(checkout) == ["jars"]
 
 
-@pytest.mark.parametrize("function", ["lock_paths", "ensure"])
+@pytest.mark.parametrize("function", ["lock_paths", "ensure_jars"])
 def test_the_jars_are_found_by_what_setup_runs(function: str) -> None:
     """The real packages, not the scripts that play them in the other tests."""
     subprocess.run([sys.executable, "-c", bootstrap.RUN_JARS.format(function)], check=True)

@@ -24,7 +24,7 @@ from pyarrow import fs
 
 import tidegate
 from tidegate.lake import s3_buckets as s3_client
-from tidegate.launch.file_lock import locked
+from tidegate.launch.file_lock import hold_lock
 from tidegate_local import demo, environment, proxies, s3, stack
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.home import state_file
@@ -231,7 +231,7 @@ def test_the_stack_says_that_it_waits_for_another_command(tmp_path: Path) -> Non
         stack.down(tmp_path, say=said.append)
         ended.set()
 
-    with locked(tmp_path / "lock"):
+    with hold_lock(tmp_path / "lock"):
         thread = threading.Thread(target=second)
         thread.start()
         assert not ended.wait(0.3)

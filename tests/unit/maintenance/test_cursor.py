@@ -106,7 +106,7 @@ def test_a_decision_about_one_partition_is_about_that_one(spec, store, seen):
     move(two, variables, offset=25)
     assert variables == {VARIABLE: '{"t":{"0":25,"1":7}}', other: '{"u":{"0":3}}'}
     with pytest.raises(CursorAhead, match="partition 1: 7, ledger 0"):
-        mirrored.restore(variables, two, staged_attempts.ledger_of(store))
+        mirrored.restore_variables(variables, two, staged_attempts.ledger_of(store))
     move(two, variables, partition=1, offset=5)
     assert variables[VARIABLE] == '{"t":{"0":25,"1":5}}'
 
@@ -228,7 +228,7 @@ def test_an_id_that_comes_back_has_its_coverage(spec, store, seen):
 
 
 def shown(spec, variables, store):
-    return mirrored.drifts(Shown(variables), spec, staged_attempts.ledger_of(store))
+    return mirrored.find_drifts(Shown(variables), spec, staged_attempts.ledger_of(store))
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_one_that_is_ahead_stops_a_run_before_anything_is_written(spec, store):
     two = spec.model_copy(update={"topics": ("u", "t")})
     variables = Shown({VARIABLE: '{"t":{"0":99}}'})
     with pytest.raises(CursorAhead, match=r"partition 0: 99, ledger 10.*mount.*offsets set"):
-        mirrored.restore(variables, two, staged_attempts.ledger_of(store))
+        mirrored.restore_variables(variables, two, staged_attempts.ledger_of(store))
     assert variables == {VARIABLE: '{"t":{"0":99}}'}
 
 
@@ -287,7 +287,7 @@ def test_a_race_does_not_look_like_an_edit(spec, store):
             committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="other")
             return '{"t":{"0":20,"1":0}}'
 
-    assert mirrored.drifts(Racing(), spec, ledger) == []
+    assert mirrored.find_drifts(Racing(), spec, ledger) == []
 
 
 def test_what_was_shown_before_an_adoption_is_not_ahead(spec, store, seen):
@@ -295,11 +295,11 @@ def test_what_was_shown_before_an_adoption_is_not_ahead(spec, store, seen):
     seen(topic_id="new")
     adopt(spec)
     variables = Shown({VARIABLE: '{"t":{"0":10,"1":0}}'})
-    mirrored.restore(variables, spec, staged_attempts.ledger_of(store))
+    mirrored.restore_variables(variables, spec, staged_attempts.ledger_of(store))
     assert variables == {VARIABLE: '{"t":{"0":0,"1":0}}'}
     variables[VARIABLE] = '{"t":{"0":11}}'
     with pytest.raises(CursorAhead):
-        mirrored.restore(variables, spec, staged_attempts.ledger_of(store))
+        mirrored.restore_variables(variables, spec, staged_attempts.ledger_of(store))
 
 
 def test_a_pattern_on_a_lake_that_is_not_mounted(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate.spark import formats
 
-by_avro = formats.of_records("avro").decoder
-by_csv = formats.of_records("csv").decoder
+by_avro = formats.format_of_records("avro").decoder
+by_csv = formats.format_of_records("csv").decoder
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}'
 

@@ -130,9 +130,9 @@ def test_no_file_name_stops_the_listing_of_sound_pipelines(
     (tmp_path / "broken.yaml").symlink_to("nowhere")
     Path(os.fsdecode(bytes(tmp_path) + b"/\xff\n.yaml")).write_text(LEAST)
     (tmp_path / f"{'a' * 245}.yaml").write_text(LEAST)
-    assert [*pipeline_files.valid(pipeline_files.load_all(pipeline_files.pipeline_names()))] == [
-        "flights"
-    ]
+    assert [
+        *pipeline_files.valid_specs(pipeline_files.load_all(pipeline_files.pipeline_names()))
+    ] == ["flights"]
     for name in pipeline_files.pipeline_names():
         if name != "flights":
             with pytest.raises(ConfigurationError) as refused:

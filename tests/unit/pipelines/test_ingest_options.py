@@ -7,7 +7,7 @@ import pytest
 from support.cases import each_of
 from tidegate.pipelines.spec import Ingest, Spec, parse_spec
 from tidegate.settings.setting import Answer, Place, Setting
-from tidegate.settings.source import disagreements
+from tidegate.settings.source import source_disagreements
 from tidegate.settings.table import TABLE
 
 LEAST = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
@@ -105,7 +105,7 @@ def test_what_a_consumer_refuses_together() -> None:
         "options: kafka.default.api.timeout.ms: less than kafka.request.timeout.ms, or the client "
         "fails"
     )
-    assert disagreements({"kafka.heartbeat.interval.ms": "${UNSET}"}, {}) == []
+    assert source_disagreements({"kafka.heartbeat.interval.ms": "${UNSET}"}, {}) == []
     # A broker may hold the last fetch of a range so long, for records that no one is to read.
     slow = {"kafka.fetch.min.bytes": 1_000_000, "kafka.fetch.max.wait.ms": 30_000}
     assert complaints(slow).startswith(

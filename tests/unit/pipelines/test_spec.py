@@ -350,12 +350,12 @@ def test_a_directory_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.delenv("TIDEGATE_PIPELINES")
     monkeypatch.setattr(pipeline_files, "CHECKOUT", tmp_path)  # an installed package
     with pytest.raises(ConfigurationError, match="is known; set TIDEGATE_PIPELINES"):
-        pipeline_files.directory()
+        pipeline_files.pipelines_directory()
 
 
 def test_the_projects_own_pipelines_are_right():
     """The sample is the first test input."""
-    paths = sorted(pipeline_files.directory().glob("*.yaml"))
+    paths = sorted(pipeline_files.pipelines_directory().glob("*.yaml"))
     specs = [pipeline_files.load_spec(path, {"TIDEGATE_LAKE": "/lake"}) for path in paths]
     assert [(spec.name, spec.kind) for spec in specs] == [
         ("flights", "ingest"),

@@ -30,7 +30,7 @@ def egress(**target: Any) -> dict[str, Any]:
 
 
 def examined(form: dict[str, Any], **environ: str) -> pipeline_files.Examined:
-    return pipeline_files.examined(yaml.safe_dump(form), "p", {**LISTED, **environ})
+    return pipeline_files.examine_text(yaml.safe_dump(form), "p", {**LISTED, **environ})
 
 
 FORMS = [

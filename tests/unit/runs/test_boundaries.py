@@ -12,7 +12,7 @@ from support.handed_in import HERE
 from support.ingest_steps import plan
 from support.kafka_answers import answer
 from tidegate.broker.kafka_cluster import KafkaCluster
-from tidegate.core.boundaries import Boundary, milliseconds
+from tidegate.core.boundaries import Boundary, to_milliseconds
 from tidegate.core.cluster_answers import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Abandon, Origin
@@ -20,7 +20,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, WindowRefused
 from tidegate.lake import plans
-from tidegate.lake.boundary_files import neighbours
+from tidegate.lake.boundary_files import neighbouring_boundaries
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse_spec
@@ -36,7 +36,7 @@ def at(second):
 
 
 def stamp(second):
-    return milliseconds(at(second))
+    return to_milliseconds(at(second))
 
 
 class Kafka:
@@ -330,7 +330,7 @@ def test_before_1970(home, kafka):
         asked = Backfill("t", None, start, at(70 + n).isoformat())
         done = plan(run_of(home, asked, f"{n}")).plan
         assert done.chunks == ((OffsetRange("t", 0, 60, 70 + n),),)
-    near = neighbours(LocalStore(home / "p"), "id-t", -2)
+    near = neighbouring_boundaries(LocalStore(home / "p"), "id-t", -2)
     assert (near.below, near.above) != (None, None)
     assert near.below.moment < -2 < near.above.moment == -1
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidegate.connections import (
-    of_run,
+    for_planner,
     refuse_wrong_kafka,
 )
 from tidegate.errors import ConfigurationError
@@ -369,7 +369,7 @@ def test_a_runs_clients_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "kafka://?bootstrap.servers=b%3A1")
     spec = of_kafka("kafka_x")
     run_id = "manual__2024-05-01T10:00:00+00:00"
-    first, second = (of_run(kafka(spec), spec, "plan", run_id, attempt) for attempt in "12")
+    first, second = (for_planner(kafka(spec), spec, "plan", run_id, attempt) for attempt in "12")
     name = "tidegate-p-plan-manual__2024-05-01T10_00_00_00_00-1"
     assert first.for_python()["client_id"] == name
     assert second.for_python()["client_id"] != name
@@ -381,7 +381,7 @@ def test_a_connections_client_id_is_used_as_it_is(monkeypatch: pytest.MonkeyPatc
     """By all clients: Kafka's quotas are for exact client ids."""
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "kafka://?bootstrap.servers=b%3A1&client.id=acme")
     spec = of_kafka("kafka_x")
-    settings = of_run(kafka(spec), spec, "plan", "r", "1")
+    settings = for_planner(kafka(spec), spec, "plan", "r", "1")
     assert settings.for_python()["client_id"] == "acme"
     assert settings.client_id(client_name(spec, "stage", "r", "1")) == "acme"
 
@@ -389,7 +389,7 @@ def test_a_connections_client_id_is_used_as_it_is(monkeypatch: pytest.MonkeyPatc
 def test_the_planner_tries_as_often_as_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "kafka://?bootstrap.servers=b%3A1")
     spec = of_kafka("kafka_x")
-    settings = of_run(kafka(spec), spec, "plan", "r", "1")
+    settings = for_planner(kafka(spec), spec, "plan", "r", "1")
     assert (settings.tries, settings.pause) == (None, 1.0)
     options = {"FetchOffset.numRetries": 7, "fetchOffset.retryIntervalMs": 250}
     egress = parse_spec({
@@ -397,5 +397,5 @@ def test_the_planner_tries_as_often_as_spark(monkeypatch: pytest.MonkeyPatch) ->
         "source": {"path": "/in", "format": "text"}, "target": {"topic": "t", "options": options},
     })  # fmt: skip
     for given in (of_kafka("kafka_x", options=options), egress):
-        settings = of_run(kafka(spec), given, "plan", "r", "1")
+        settings = for_planner(kafka(spec), given, "plan", "r", "1")
         assert (settings.tries, settings.pause) == (7, 0.25)

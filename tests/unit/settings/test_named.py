@@ -11,7 +11,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.pipelines.spec import parse_spec
 from tidegate.settings import kafka_clients, secrets
 from tidegate.settings.setting import Answer, Place, Setting
-from tidegate.settings.table import TABLE, find_setting, judge_settings, named
+from tidegate.settings.table import TABLE, find_setting, find_settings, judge_settings
 
 INGEST = {"name": "a", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
 EGRESS = {"name": "b", "kind": "egress", "source": {"lake": "a"}, "lake": "/lake"}
@@ -39,7 +39,7 @@ def told(place: Place, name: str) -> Setting | None:
     try:
         found = {
             each.place: each
-            for each in named(name, FIELDS)
+            for each in find_settings(name, FIELDS)
             if name.lower() in (each.name.lower(), each.name.lower().replace("*", "x"))
             or (each.name.endswith("*") and name.startswith(each.name[:-1]))
         }
@@ -93,7 +93,7 @@ def test_a_file_is_judged_so_too(name: str) -> None:
 
 
 def test_a_log_level_is_judged_by_the_table() -> None:
-    (answer,) = named("spark.log.level")
+    (answer,) = find_settings("spark.log.level")
     assert answer.check is not None
     assert answer.check("TRACE")
     assert not answer.check("INFO")
@@ -103,7 +103,7 @@ def test_a_log_level_is_judged_by_the_table() -> None:
 def test_what_may_only_refer_to_a_secret() -> None:
     """By its name accepted, by its value not."""
     name = "spark.kubernetes.executor.secretKeyRef.DB"
-    (answer,) = named(name)
+    (answer,) = find_settings(name)
     assert (answer.answer, secrets.WHY in answer.why) == (Answer.ACCEPTED, True)
     assert judge_settings(Place.SPARK, {name: "s3:key"}).complaints == ()
     assert secrets.WHY in judge_settings(Place.SPARK, {name: "hunter2"}).complaints[0]
@@ -112,9 +112,9 @@ def test_what_may_only_refer_to_a_secret() -> None:
 @each_of(FIELDS)
 def test_each_field_of_a_connection(field: Setting) -> None:
     """The reader of connections refuses exactly those that are said to be refused."""
-    assert field in named(field.name, FIELDS)
+    assert field in find_settings(field.name, FIELDS)
     try:
-        client_settings.checked("k", {field.name: "x"}, here=False)
+        client_settings.normalise_settings("k", {field.name: "x"}, here=False)
         complaints = ""
     except ConfigurationError as error:
         complaints = str(error)
@@ -138,11 +138,11 @@ def test_each_field_of_a_connection(field: Setting) -> None:
 )
 def test_fields_of_a_connection(name: str, answer: Answer) -> None:
     """What pipeline files refuse with "use the Kafka connection" has its answer there, too."""
-    (found,) = [each for each in named(name, FIELDS) if each.place is Place.CONNECTION]
+    (found,) = [each for each in find_settings(name, FIELDS) if each.place is Place.CONNECTION]
     assert found.answer is answer
     assert ("docs/how-to/secured-cluster.md" in found.why) == (answer is Answer.ACCEPTED)
     for name in kafka_clients.SECURITY:
-        assert Place.CONNECTION in {each.place for each in named(name, FIELDS)}
+        assert Place.CONNECTION in {each.place for each in find_settings(name, FIELDS)}
 
 
 @each_of(each.name for each in TABLE if each.answer is Answer.REFUSED)
@@ -157,9 +157,9 @@ def test_a_guess_is_no_refused_name(name: str) -> None:
         assert not found or found.answer is not Answer.REFUSED
     if not wrong.startswith("spark."):
         with pytest.raises(ConfigurationError) as unknown:
-            named(wrong, FIELDS)
+            find_settings(wrong, FIELDS)
         guessed = str(unknown.value).partition("did you mean ")[2].strip("'?")
-        answers = {each.answer for each in named(guessed, FIELDS)} if guessed else set()
+        answers = {each.answer for each in find_settings(guessed, FIELDS)} if guessed else set()
         assert answers != {Answer.REFUSED}
 
 

@@ -9,7 +9,7 @@ from tidegate.settings import spark_lines
 
 
 def test_lines_are_compared_as_numbers() -> None:
-    assert [spark_lines.line(v) for v in ("3.5.7", "4.0.0-preview2", "4.10.1")] == [
+    assert [spark_lines.line_of(v) for v in ("3.5.7", "4.0.0-preview2", "4.10.1")] == [
         "3.5", "4.0", "4.10",
     ]  # fmt: skip
     assert [spark_lines.is_too_old(v) for v in ("3.4.4", "3.5.0", "3.10.0", "4.0.4")] == [
@@ -19,11 +19,11 @@ def test_lines_are_compared_as_numbers() -> None:
 
 
 def test_the_installed_pyspark_is_of_the_pinned_line() -> None:
-    assert spark_lines.line(version("pyspark")) == spark_lines.PINNED
+    assert spark_lines.line_of(version("pyspark")) == spark_lines.PINNED
     (connector,) = [
         j for j in jars.read_lock("spark-kafka") if j.artifact.startswith("spark-sql-kafka")
     ]
-    assert spark_lines.line(connector.version) == spark_lines.PINNED
+    assert spark_lines.line_of(connector.version) == spark_lines.PINNED
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.cases import each_of
 from tidegate.settings import setting, sink_settings, source, spark_conf
 from tidegate.settings.setting import Answer, Place
-from tidegate.settings.table import TABLE, Verdict, find_setting, judge_settings, named
+from tidegate.settings.table import TABLE, Verdict, find_setting, find_settings, judge_settings
 from tidegate.spark import producer_settings
 
 OPTIONS = (Place.SOURCE, Place.SINK)
@@ -167,7 +167,7 @@ def test_names_that_begin_alike_have_one_answer() -> None:
     assert found is not None
     assert (found.name, found.answer) == ("spark.sql.catalog.lake.uri", Answer.WARNED)
     assert find_setting(Place.SPARK, "spark.sql.catalogImplementation") is None
-    ingest, egress = named("spark.task.maxFailures")
+    ingest, egress = find_settings("spark.task.maxFailures")
     assert ingest.name == egress.name == "spark.task.maxFailures"
     assert (ingest.answer, egress.answer) == (Answer.ACCEPTED, Answer.REFUSED)
 
@@ -274,7 +274,9 @@ SETUP, SETUP_MAX = (f"socket.connection.setup.timeout.{each}ms" for each in ("",
 def test_the_longest_time_to_connect(given: dict[str, str], wrong: bool) -> None:
     """Of consumer and producer. A value alone is compared with none: Kafka takes the lesser."""
     says = f"{SETUP_MAX}: less than {SETUP}: no time-out would be as long as that"
-    of_source = source.disagreements({f"kafka.{name}": value for name, value in given.items()})
+    of_source = source.source_disagreements(
+        {f"kafka.{name}": value for name, value in given.items()}
+    )
     assert of_source == [f"kafka.{says}"] * wrong
     assert producer_settings.producer_contradictions(given) == [says] * wrong
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.schema import SchemaError, ddl
+from tidegate.core.schema import SchemaError, render_ddl
 from tidegate.spark.formats import avro_schema
 
 
@@ -20,7 +20,7 @@ def test_avro() -> None:
     """The columns of each kind of type; tests/spark/test_decoding.py compares them with Spark's."""
     part = {"type": "record", "name": "P", "fields": [{"name": "p", "type": "float"}]}
     text = record(a="long", b=["null", "string"], c=part, d=["null", "P"], e=["int", "long"])
-    assert ddl(avro_schema.columns_of_schema(text)) == (
+    assert render_ddl(avro_schema.columns_of_schema(text)) == (
         "a BIGINT, b STRING, c STRUCT<p: FLOAT>, d STRUCT<p: FLOAT>, e BIGINT"
     )
 
@@ -126,7 +126,7 @@ def test_what_spark_has_no_use_for_is_not_given_to_it() -> None:
         "t": {"type": "long", "logicalType": "timestamp-micros", **odd},
     }  # fmt: skip
     text = record(**named)
-    assert ddl(avro_schema.columns_of_schema(text)) == (
+    assert render_ddl(avro_schema.columns_of_schema(text)) == (
         "e STRING, f BINARY, d DECIMAL(3,0), r STRUCT<p: INT>, n BIGINT, i BIGINT, t TIMESTAMP"
     )
     whole = json.loads(avro_schema.reading_form(text))
@@ -143,7 +143,7 @@ def test_what_spark_has_no_use_for_is_not_given_to_it() -> None:
 
 def test_a_namespace_that_is_no_text_is_none() -> None:
     kind = {"type": "enum", "name": "E", "namespace": None, "symbols": ["A"]}
-    assert ddl(avro_schema.columns_of_schema(record(a=kind, b="E"))) == "a STRING, b STRING"
+    assert render_ddl(avro_schema.columns_of_schema(record(a=kind, b="E"))) == "a STRING, b STRING"
 
 
 @pytest.mark.parametrize("depth", [31, 300])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.spark.formats import csv_records
-from tidegate.spark.formats.csv_records import FILE, Dialect, Record, records, rows
+from tidegate.spark.formats.csv_records import FILE, Dialect, Record, parse_rows, split_records
 
 RFC = Dialect()
 NOT_CLOSED = "a quote that is not closed"
@@ -24,7 +24,7 @@ def lines_of(content: bytes, end: bytes = b"\n") -> list[bytes]:
 
 def read(content: str | bytes, dialect: Dialect = RFC) -> list[Record]:
     content = content if isinstance(content, bytes) else content.encode()
-    return [*records(lines_of(content, dialect.line_end.encode()), dialect)]
+    return [*split_records(lines_of(content, dialect.line_end.encode()), dialect)]
 
 
 def values(content: str | bytes, **dialect: object) -> list[list[str | None] | None]:
@@ -151,7 +151,7 @@ def test_bytes_that_are_no_text() -> None:
 def test_an_endless_record_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quote that is not closed does not take a large file into memory."""
     monkeypatch.setattr(csv_records, "MAX_TEXT", 100)
-    (record,) = records([b'"a', *[b"x" * 60] * 50], RFC)
+    (record,) = split_records([b'"a', *[b"x" * 60] * 50], RFC)
     assert (record.fault or "").startswith("a quote that is not closed within")
     assert len(record.text) <= 100
 
@@ -162,7 +162,7 @@ def numbered(content: str) -> list[tuple[int, bytes]]:
 
 def all_rows(content: str, *columns: str, **dialect: object) -> list[object]:
     form = Dialect(**dialect)  # type: ignore[arg-type]
-    return [*rows(numbered(content), form, columns, with_text=False)]
+    return [*parse_rows(numbered(content), form, columns, with_text=False)]
 
 
 def test_rows_behind_the_header() -> None:
@@ -173,7 +173,7 @@ def test_rows_behind_the_header() -> None:
     ]
     assert all_rows("1,x\n", "a", "b", header=False) == [(None, ["1", "x"], None, None)]
     assert all_rows("", "a") == []
-    ((*_, text),) = rows(numbered("a\n1\n"), RFC, ["a"], with_text=True)
+    ((*_, text),) = parse_rows(numbered("a\n1\n"), RFC, ["a"], with_text=True)
     assert text == b"1"
 
 
@@ -203,4 +203,4 @@ def test_a_file_of_other_columns_has_one_row(
 def test_lines_of_two_files_are_never_one() -> None:
     lines = [*numbered("a\n1\n"), (8, b"a")]
     with pytest.raises(RuntimeError, match="two files"):
-        [*rows(lines, RFC, ["a"], with_text=False)]
+        [*parse_rows(lines, RFC, ["a"], with_text=False)]

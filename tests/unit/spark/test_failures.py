@@ -15,7 +15,7 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.spark.answers import LocalAnswers
-from tidegate.spark.failures import needs, report_failure
+from tidegate.spark.failures import note_needed_right, report_failure
 from tidegate.spark.job_files import read_refusal
 
 KAFKA = "org.apache.kafka.common"
@@ -127,7 +127,7 @@ def test_the_right_that_is_missing_is_named(tmp_path: Path) -> None:
     denied = (f"{KAFKA}.errors.TopicAuthorizationException", "Not authorized: [t]")
     assert "f00d: not permitted: READ: Topic" in str(refusal(java_error(denied), tmp_path))
     error = java_error(denied)
-    with pytest.raises(Py4JJavaError), needs("WRITE"):
+    with pytest.raises(Py4JJavaError), note_needed_right("WRITE"):
         raise error
     assert "f00d: not permitted: WRITE: Topic" in str(refusal(error, tmp_path))
 

@@ -39,11 +39,11 @@ def test_numpy_and_pandas_are_not_imported() -> None:
     can still import it.
     """
     assert "pandas" in printed(LOOK.format(before=""))
-    assert printed(LOOK.format(before="lean_pyspark.prepare()")) == "neither"
+    assert printed(LOOK.format(before="lean_pyspark.prepare_import()")) == "neither"
 
 
 @pytest.mark.parametrize(
-    ("before", "soon"), [("", "False"), ("lean_pyspark.prepare()", "True")],
+    ("before", "soon"), [("", "False"), ("lean_pyspark.prepare_import()", "True")],
     ids=["as PySpark does", "as a driver"],
 )  # fmt: skip
 def test_an_end_waits_for_no_server(before: str, soon: str) -> None:

@@ -10,14 +10,14 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import ConfigurationError
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE
-from tidegate.spark.kafka_source import redact, source_options
+from tidegate.spark.kafka_source import redact_options, source_options
 from tidegate.spark.task_size import (
     WRITERS,
     Reading,
     count_files,
-    readings,
+    count_splits,
+    divide_window,
     records_per_task,
-    splits,
 )
 
 GIVEN = {"kafka.bootstrap.servers": "b:9092", "kafka.isolation.level": "read_committed"}
@@ -119,7 +119,7 @@ def test_all_complaints_come_at_once() -> None:
 def test_no_secret_survives_in_a_message() -> None:
     jaas = 'ScramLoginModule required username="alice" password="hunter2";'
     secrets = {**GIVEN, "kafka.sasl.jaas.config": jaas, "kafka.ssl.key.password": "swordfish"}
-    told = redact(f"cannot use {jaas} nor hunter2 nor swordfish at b:9092", secrets)
+    told = redact_options(f"cannot use {jaas} nor hunter2 nor swordfish at b:9092", secrets)
     assert told == "cannot use *** nor *** nor *** at b:9092"
 
 
@@ -136,17 +136,20 @@ def test_options_decide_over_cores() -> None:
     """A task has at most so many records, a chunk at least so many tasks; `explain` counts them."""
     window = _window(1_000_000, 10, 0)
     assert records_per_task(window, 4, {"maxRecordsPerPartition": "300000"}) == 300_000
-    assert splits(window, 4, MOST, {"maxRecordsPerPartition": "300000"}) == [(4, 250_000), (1, 10)]
-    assert splits(_window(10), 4, MOST, {"maxRecordsPerPartition": "4"}) == [(2, 3), (1, 4)]
+    assert count_splits(window, 4, MOST, {"maxRecordsPerPartition": "300000"}) == [
+        (4, 250_000),
+        (1, 10),
+    ]
+    assert count_splits(_window(10), 4, MOST, {"maxRecordsPerPartition": "4"}) == [(2, 3), (1, 4)]
     for options in ({}, {"maxRecordsPerPartition": "500000"}):
-        tasks = splits(window, 1, MOST, {"minPartitions": "9", **options})
+        tasks = count_splits(window, 1, MOST, {"minPartitions": "9", **options})
         assert sum(number for number, _ in tasks) == 9
     few = {"minPartitions": "2", "maxRecordsPerPartition": "100"}
     assert records_per_task(window, 1, few) == 100
 
 
 def test_no_more_tasks_than_records() -> None:
-    assert splits(_window(3, 1), 1, MOST, {"minPartitions": "1000"}) == [(3, 1), (1, 1)]
+    assert count_splits(_window(3, 1), 1, MOST, {"minPartitions": "1000"}) == [(3, 1), (1, 1)]
 
 
 @given(
@@ -155,7 +158,7 @@ def test_no_more_tasks_than_records() -> None:
 )  # fmt: skip
 def test_at_least_so_many_tasks(sizes: list[int], least: int, cores: int) -> None:
     """And no record is in none of them."""
-    tasks = splits(_window(*sizes), cores, MOST, {"minPartitions": str(least)})
+    tasks = count_splits(_window(*sizes), cores, MOST, {"minPartitions": str(least)})
     assert sum(number * records for number, records in tasks) == sum(sizes)
     assert sum(number for number, _ in tasks) >= min(least, sum(sizes))
 
@@ -197,13 +200,13 @@ def test_rendered_json_is_what_spark_parses() -> None:
 def test_short_ranges_share_tasks() -> None:
     """As many as their records, or their number, keep busy; never more than cores."""
     few = _window(*[1_000] * 4)
-    assert readings(few, 2, MOST) == [Reading(few, 1)]
-    assert readings(_window(*[9_000] * 4), 2, MOST) == [Reading(_window(*[9_000] * 4), 2)]
+    assert divide_window(few, 2, MOST) == [Reading(few, 1)]
+    assert divide_window(_window(*[9_000] * 4), 2, MOST) == [Reading(_window(*[9_000] * 4), 2)]
     many = _window(*[1] * 2_000)
-    assert [len(each.window) for each in readings(many, 2, MOST)] == [2_000]
-    assert [each.tasks for each in readings(many, 2, MOST)] == [2]
-    assert [each.tasks for each in readings(many, 64, MOST)] == [20]
-    assert splits(many, 2, MOST) == [(2, 1_000)]
+    assert [len(each.window) for each in divide_window(many, 2, MOST)] == [2_000]
+    assert [each.tasks for each in divide_window(many, 2, MOST)] == [2]
+    assert [each.tasks for each in divide_window(many, 64, MOST)] == [20]
+    assert count_splits(many, 2, MOST) == [(2, 1_000)]
     assert (count_files(many, 2, 1_000_000), count_files(many, 2, 100)) == (2, 63)
 
 
@@ -217,7 +220,7 @@ def test_a_task_keeps_a_bounded_number_of_fetches(
 ) -> None:
     """Of each range the last one, until the task ends: 1 MiB, or what the range has; 32 MiB."""
     window = tuple(OffsetRange(f"t{i:04d}", 0, 0, records) for i in range(ranges))
-    found = readings(window, 2, most)
+    found = divide_window(window, 2, most)
     assert sum(each.tasks or 0 for each in found) == tasks
     assert max(len(each.window) / (each.tasks or 1) for each in found) < ranges / tasks + 2
 
@@ -227,21 +230,21 @@ def test_a_long_range_shares_no_task() -> None:
     window = _window(20_000, 5, 30_000, 6, 0)
     long = tuple(r for r in window if len(r) >= 20_000)
     short = tuple(r for r in window if 0 < len(r) < 20_000)
-    assert readings(window, 2, MOST) == [Reading(long), Reading(short, 1)]
-    assert readings(_window(20_000, 5), 2, MOST) == [Reading(_window(20_000, 5))]
+    assert divide_window(window, 2, MOST) == [Reading(long), Reading(short, 1)]
+    assert divide_window(_window(20_000, 5), 2, MOST) == [Reading(_window(20_000, 5))]
     for name in ("minPartitions", "maxRecordsPerPartition"):
-        assert readings(window, 2, MOST, {name: "1"}) == [Reading(window)]
+        assert divide_window(window, 2, MOST, {name: "1"}) == [Reading(window)]
 
 
 def test_the_ranges_of_a_topic_are_read_together() -> None:
     """A topic in two readings would have a file of each."""
     window = tuple(OffsetRange(f"t{i:03d}", p, 0, 1) for i in range(300) for p in range(2))
-    found = readings(window, 2, MOST)
+    found = divide_window(window, 2, MOST)
     assert [(len(each.window), each.tasks) for each in found] == [(300, 1), (300, 1)]
     assert not {r.topic for r in found[0].window} & {r.topic for r in found[1].window}
     assert count_files(window, 2, 1_000_000) == 300
     one = tuple(OffsetRange("t", p, 0, 1) for p in range(999)) + window[:2]
-    assert len(readings(one, 8, MOST)) == 2
+    assert len(divide_window(one, 8, MOST)) == 2
 
 
 @pytest.mark.parametrize("cores", [1, 2, 8])
@@ -251,7 +254,7 @@ def test_files_that_a_topic_is_cut_into_cannot_overlap(cores: int) -> None:
     """
     sizes = {f"t{i:02d}": 5_000 if i % 2 else 100 for i in range(40)}
     window = tuple(OffsetRange(t, p, 0, n) for t, n in sizes.items() for p in range(3))
-    found = readings(window, cores, 8_192)
+    found = divide_window(window, cores, 8_192)
     assert sorted(r for each in found for r in each.window) == list(window)
     for each in found:
         topics = {r.topic for r in each.window}
@@ -264,7 +267,9 @@ def test_files_that_a_topic_is_cut_into_cannot_overlap(cores: int) -> None:
 )
 def test_each_range_is_read_once(sizes: list[tuple[int, int]], cores: int) -> None:
     window = tuple(OffsetRange(f"t{t}", p, 0, size) for p, (t, size) in enumerate(sizes))
-    found = readings(window, cores, MOST)
+    found = divide_window(window, cores, MOST)
     read = [r for each in found for r in each.window if len(r)]
     assert sorted(read) == sorted(r for r in window if len(r))
-    assert sum(n * records for n, records in splits(window, cores, MOST)) == sum(map(len, window))
+    assert sum(n * records for n, records in count_splits(window, cores, MOST)) == sum(
+        map(len, window)
+    )

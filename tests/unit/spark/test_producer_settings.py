@@ -8,7 +8,7 @@ REQUEST = 1024 * 1024
 
 
 def complaints(given: dict[str, str]) -> list[str]:
-    verdict = producer_settings.judged(given)
+    verdict = producer_settings.judge_producer(given)
     return [*verdict.complaints] or producer_settings.producer_contradictions(given)
 
 
@@ -86,7 +86,7 @@ def test_a_setting_that_weakens_the_guarantees_is_allowed_with_a_warning(
 ) -> None:
     """The defaults have no warning."""
     assert complaints(given) == []
-    told = producer_settings.warnings(given)
+    told = producer_settings.weakened_guarantees(given)
     assert [line.startswith(start) for line, start in zip(told, warned, strict=True)] == [
         True for _ in warned
     ]

@@ -16,7 +16,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.spark import yarn_container
 from tidegate.spark.answers import DRIVER, FAILURE, JOB, LocalAnswers
 from tidegate.spark.job_files import JobFile
-from tidegate.spark.received_job import received
+from tidegate.spark.received_job import receive_job
 from tidegate.spark.yarn_container import Container
 
 CONTAINER = Container("container_17_0001_01_000001", "node-1:8042", 7)
@@ -53,8 +53,8 @@ def key(monkeypatch: pytest.MonkeyPatch) -> bytes:
     jvm.javax.crypto = crypto
     monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda: None)
     monkeypatch.setattr(SparkContext, "_jvm", jvm)
-    monkeypatch.setattr(yarn_container, "secret", lambda _: key)
-    monkeypatch.setattr(yarn_container, "own", lambda: CONTAINER)
+    monkeypatch.setattr(yarn_container, "read_secret", lambda _: key)
+    monkeypatch.setattr(yarn_container, "own_container", lambda: CONTAINER)
     return key
 
 
@@ -65,7 +65,7 @@ def encrypted(key: bytes, job: Job) -> bytes:
 
 def test_a_private_file_is_read_and_deleted(tmp_path: Path) -> None:
     Job("pä55").write(tmp_path / "job.json")
-    job, answers = received(Job, (str(tmp_path / "job.json"),))
+    job, answers = receive_job(Job, (str(tmp_path / "job.json"),))
     assert job == Job("pä55")
     assert list(tmp_path.iterdir()) == []
     answers.create("sending")
@@ -74,7 +74,7 @@ def test_a_private_file_is_read_and_deleted(tmp_path: Path) -> None:
 
 def test_a_job_in_the_lake_is_decrypted_and_deleted(tmp_path: Path, key: bytes) -> None:
     (tmp_path / JOB).write_bytes(encrypted(key, Job("pä55")))
-    job, answers = received(Job, ("--in-lake", str(tmp_path)))
+    job, answers = receive_job(Job, ("--in-lake", str(tmp_path)))
     assert job == Job("pä55")
     assert [path.name for path in tmp_path.iterdir()] == [DRIVER]
     assert Container.from_json(json.loads(answers.read(DRIVER) or "")) == CONTAINER
@@ -88,7 +88,7 @@ def test_a_job_that_was_withdrawn_is_not_done(
     if left is not None:
         (tmp_path / JOB).write_bytes(left)
     with pytest.raises(FileNotFoundError):
-        received(Job, ("--in-lake", str(tmp_path)))
+        receive_job(Job, ("--in-lake", str(tmp_path)))
     assert (tmp_path / DRIVER).exists()
     assert (tmp_path / FAILURE).exists()
 
@@ -105,23 +105,23 @@ def test_a_driver_names_itself_before_it_reads(
 
     monkeypatch.setattr(LocalAnswers, "take", stop)
     with pytest.raises(Stopped):
-        received(Job, ("--in-lake", str(tmp_path)))
+        receive_job(Job, ("--in-lake", str(tmp_path)))
 
 
 def test_a_job_of_another_key_is_refused(tmp_path: Path, key: bytes) -> None:
     (tmp_path / JOB).write_bytes(encrypted(secrets.token_bytes(32), Job("pä55")))
     with pytest.raises(InvalidTag):
-        received(Job, ("--in-lake", str(tmp_path)))
+        receive_job(Job, ("--in-lake", str(tmp_path)))
     assert "pä55" not in (tmp_path / FAILURE).read_text()
 
 
 def test_outside_yarn_nothing_is_read(
     tmp_path: Path, key: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(yarn_container, "own", lambda: None)
+    monkeypatch.setattr(yarn_container, "own_container", lambda: None)
     (tmp_path / JOB).write_bytes(encrypted(key, Job("pä55")))
     with pytest.raises(ConfigurationError, match="for the driver of a YARN application"):
-        received(Job, ("--in-lake", str(tmp_path)))
+        receive_job(Job, ("--in-lake", str(tmp_path)))
     assert (tmp_path / JOB).exists()
 
 
@@ -131,6 +131,6 @@ def test_a_second_driver_does_not_take_the_place_of_the_first(tmp_path: Path, ke
     (tmp_path / DRIVER).write_text(first)
     (tmp_path / JOB).write_bytes(encrypted(key, Job("pä55")))
     with pytest.raises(ConfigurationError, match=r"belongs to the driver .*0001_02_000001"):
-        received(Job, ("--in-lake", str(tmp_path)))
+        receive_job(Job, ("--in-lake", str(tmp_path)))
     assert (tmp_path / DRIVER).read_text() == first
     assert (tmp_path / JOB).exists()

@@ -20,7 +20,7 @@ def test_an_old_spark_is_refused(version: str) -> None:
     """Before 3.0 a producer of a task of ten minutes was closed under it."""
     old: Any = SimpleNamespace(version=version)
     with pytest.raises(ConfigurationError, match=rf"Spark {version}: 3\.5 or later is needed"):
-        session.configure(old)
+        session.configure_session(old)
 
 
 def test_an_old_spark_fails_an_ingest_without_retry(
@@ -28,7 +28,7 @@ def test_an_old_spark_fails_an_ingest_without_retry(
 ) -> None:
     """The application writes a refusal beside its job file: a retry would have the same Spark."""
     old: Any = SimpleNamespace(version="3.4.1", stop=lambda: None)
-    monkeypatch.setattr(session, "start", lambda _: session.configure(old))
+    monkeypatch.setattr(session, "start", lambda _: session.configure_session(old))
     job = tmp_path / "job.json"
     IngestJob(
         "f00d", (), ParquetSettings("zstd", 1, 1), app_name="tests", options={}, records=0
@@ -51,5 +51,7 @@ def test_a_newer_one_is_not(version: str) -> None:
     conf = SimpleNamespace(get=lambda _: "avro, kafka,csv", set=made.__setitem__)
     java = mock.MagicMock()
     java.conf().getAll().keysIterator().hasNext.return_value = False
-    session.configure(cast(Any, SimpleNamespace(version=version, conf=conf, _jsparkSession=java)))
+    session.configure_session(
+        cast(Any, SimpleNamespace(version=version, conf=conf, _jsparkSession=java))
+    )
     assert made["spark.sql.sources.useV1SourceList"] == "avro,csv"

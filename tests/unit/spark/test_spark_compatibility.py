@@ -33,10 +33,10 @@ def test_the_number_of_tasks(version: str, least: str) -> None:
 def test_an_error_of_spark_3_5() -> None:
     """Its condition and its message have other names there."""
     old: Any = SimpleNamespace(getErrorClass=lambda: "PATH_NOT_FOUND", desc="[PATH_NOT_FOUND] x")
-    assert spark_versions.condition(old) == "PATH_NOT_FOUND"
-    assert spark_versions.message(old) == "[PATH_NOT_FOUND] x"
+    assert spark_versions.error_condition(old) == "PATH_NOT_FOUND"
+    assert spark_versions.error_message(old) == "[PATH_NOT_FOUND] x"
     other: Any = SimpleNamespace(getErrorClass=lambda: None)
-    assert (spark_versions.condition(other), spark_versions.message(other)) == ("", "")
+    assert (spark_versions.error_condition(other), spark_versions.error_message(other)) == ("", "")
 
 
 @pytest.mark.parametrize("source", ["json", "parquet"])

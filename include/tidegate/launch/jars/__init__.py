@@ -18,7 +18,7 @@ from xml.sax.saxutils import quoteattr
 from tidegate.core.locations import SCHEMES
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.launch import environment, spark_home
-from tidegate.launch.file_lock import locked
+from tidegate.launch.file_lock import hold_lock
 
 OF_SPARK = ("spark-kafka", *(scheme.library.lock for scheme in SCHEMES))
 OF_THE_BROKER = "kafka-broker"
@@ -156,7 +156,7 @@ def lock_paths(name: str) -> list[Path]:
     return files
 
 
-def ensure(name: str, spark: Path | None = None) -> list[Path]:
+def ensure_jars(name: str, spark: Path | None = None) -> list[Path]:
     """Return a lock's files, after fetching those that are missing or have another hash.
 
     Needs no network if all are valid. Of concurrent callers one fetches, and the others wait. Ivy
@@ -165,7 +165,7 @@ def ensure(name: str, spark: Path | None = None) -> list[Path]:
     directory, jars = cache_dir() / "jars", read_lock(name)
     if any(not is_valid(directory / jar.file, jar) for jar in jars):
         directory.mkdir(parents=True, exist_ok=True)
-        with locked(directory / ".lock"):
+        with hold_lock(directory / ".lock"):
             for unfinished in directory.glob(".fetch-*"):
                 shutil.rmtree(unfinished)
             missing = [jar for jar in jars if not is_valid(directory / jar.file, jar)]
@@ -220,7 +220,7 @@ def _run_ivy(jars: Sequence[Jar], into: Path, spark: Path | None) -> None:
             "-confs", "jars", "-cache", into / "cache",
             "-retrieve", into / "[artifact]-[revision].[ext]",
         ],
-        env={**os.environ, **environment.withheld()},
+        env={**os.environ, **environment.withheld_variables()},
         capture_output=True, text=True, check=False,
     )
     # fmt: on

@@ -18,16 +18,16 @@ FileFormatName = Literal["parquet", "json", "csv", "text"]
 _UPDATE = "which only a newer Tidegate knows: update this installation"
 
 
-def of_decoder(decoder: Decoder) -> RecordFormatBase:
+def format_of_decoder(decoder: Decoder) -> RecordFormatBase:
     """Return the format of a plan's decoder. Raises OtherFormat for another name or option."""
-    found = of_records(decoder.format)
+    found = format_of_records(decoder.format)
     if unknown := decoder.options.keys() - found.own_options:
         options = ", ".join(sorted(unknown))
         raise OtherFormat(f"records are decoded as {found.name} with {options}, {_UPDATE}")
     return found
 
 
-def of_records(name: str) -> RecordFormatBase:
+def format_of_records(name: str) -> RecordFormatBase:
     """Return the format of keys and values with a name. Raises OtherFormat for another name."""
     match name:
         case "json":
@@ -49,7 +49,7 @@ def of_records(name: str) -> RecordFormatBase:
     raise OtherFormat(f"records are decoded as {name!r}, {_UPDATE}")
 
 
-def of_files(name: str) -> FileFormatBase:
+def format_of_files(name: str) -> FileFormatBase:
     """Return the format of files with a name. Raises OtherFormat for another name."""
     match name:
         case "parquet":

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructType
 
 from tidegate.core.schema import Fields, Type
-from tidegate.spark.decoded import Parsed, any_of, hidden
+from tidegate.spark.decoded import Parsed, any_of, hidden_name
 from tidegate.spark.typed_texts import within_type
 
 _FRAME = 5  # a registry's: a zero byte, and four with the number of a schema
@@ -26,7 +26,7 @@ def parse_avro(rows: DataFrame, column: str, fields: Fields, form: str, mark: by
     from pyspark.sql.avro.functions import from_avro
 
     options = {"mode": "PERMISSIVE"}
-    data, name = F.col(column), hidden(column, "avro")
+    data, name = F.col(column), hidden_name(column, "avro")
     end = F.lit(mark)
 
     def read(values: Column) -> Column:
@@ -39,9 +39,9 @@ def parse_avro(rows: DataFrame, column: str, fields: Fields, form: str, mark: by
     is_framed = (F.substring(data, 1, 1) == F.lit(b"\0")) & F.coalesce(behind == end, F.lit(False))
     frame = F.when(is_framed, F.lit("begins with a registry's frame: 00 and a schema's number"))
     whole = F.when(~is_whole, F.coalesce(frame, F.lit("no Avro of this schema")))
-    rows = rows.withColumn(hidden(column, "value"), F.when(is_whole, row.getField("value")))
-    value = F.col(hidden(column, "value"))
-    types = {f.name: f.dataType for f in rows.select(f"`{hidden(column, 'value')}`.*").schema}
+    rows = rows.withColumn(hidden_name(column, "value"), F.when(is_whole, row.getField("value")))
+    value = F.col(hidden_name(column, "value"))
+    types = {f.name: f.dataType for f in rows.select(f"`{hidden_name(column, 'value')}`.*").schema}
     values = {field: _value(kind, value.getField(field), types[field]) for field, kind in fields}
 
     def unfit(found: Mapping[str, Column]) -> list[tuple[str, str, Column]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.schema import DEEPEST, Field, Fields, SchemaError, Type, folded
+from tidegate.core.schema import DEEPEST, Field, Fields, SchemaError, Type, fold_name
 from tidegate.spark.formats.declared import RecordFormatBase
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class _Named:
                 raise _wrong(at, f"{name!r} is no name of a field in Avro")
             where = f"{at}.{name}" if at else name
             parts.append(Field(name, self.type_of(each["type"], full.rpartition(".")[0], where)))
-        if len({folded(f.name) for f in parts}) < len(parts):
+        if len({fold_name(f.name) for f in parts}) < len(parts):
             raise _wrong(at, f"record {full.lstrip('.')} has a field twice (case does not matter)")
         self._sizes[full] = self._size - before
         self._known[full] = found = Type("struct", parts=tuple(parts))

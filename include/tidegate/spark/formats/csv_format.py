@@ -117,7 +117,7 @@ class CsvFiles(FileFormatBase):
             return None
         if len({name.lower() for name in names}) < len(names) or not all(map(_is_name, names)):
             return None
-        return schema.ddl([Field(name, Type("string")) for name in names]) or None
+        return schema.render_ddl([Field(name, Type("string")) for name in names]) or None
 
     def needs_whole_spark(self, columns: str | None) -> bool:
         """Return whether a column is no text: its values are typed by functions of Spark 4."""

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from tidegate.core import schema
 from tidegate.core.decoding import Decoder
-from tidegate.spark.decoded import BAD, MARK, Parsed, hidden, no_utf8
-from tidegate.spark.typed_texts import typed
+from tidegate.spark.decoded import BAD, MARK, Parsed, hidden_name, no_utf8
+from tidegate.spark.typed_texts import convert_text
 
 _OPTIONS = {
     "mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD, "quote": '"', "escape": '"',
@@ -25,27 +25,27 @@ def parse_csv(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     """
     whole_text, fields = F.col(column).cast("string"), decoder.fields
     # Columns of their own, because each field asks for them: Spark would compute them each time.
-    text, has_all, row = (F.col(hidden(column, what)) for what in ("text", "complete", "csv"))
+    text, has_all, row = (F.col(hidden_name(column, what)) for what in ("text", "complete", "csv"))
     mark = decoder.options.get("separator", ",")
     between = rf"\x{{{ord(mark):x}}}"
     one = rf'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\r\n{between}]*+)'
     others = f"(?:{between}{one})"
     rows = rows.withColumn(
-        hidden(column, "text"),
+        hidden_name(column, "text"),
         F.when(whole_text.endswith("\n"), F.regexp_replace(whole_text, r"\r?\n\z", "")).otherwise(
             whole_text
         ),
     )
     rows = rows.withColumn(
-        hidden(column, "complete"), text.rlike(rf"^{one}{others}{{{len(fields) - 1}}}+\z")
+        hidden_name(column, "complete"), text.rlike(rf"^{one}{others}{{{len(fields) - 1}}}+\z")
     )
-    texts = ", ".join(f"{schema.quoted(f.name)} STRING" for f in fields)
+    texts = ", ".join(f"{schema.quote_name(f.name)} STRING" for f in fields)
     options = {**_OPTIONS, "sep": "\\\\" if mark == "\\" else mark}
     # What Spark's reader takes for something else: it drops a mark of byte order at the beginning.
     is_odd = whole_text.contains("\0") | whole_text.contains(MARK) | whole_text.startswith("\ufeff")
     is_whole = has_all & F.is_valid_utf8(whole_text) & ~is_odd
     rows = rows.withColumn(
-        hidden(column, "csv"),
+        hidden_name(column, "csv"),
         F.from_csv(F.when(is_whole, text), f"{texts}, `{BAD}` STRING", options),
     )
     whole = F.coalesce(
@@ -65,5 +65,5 @@ def parse_csv(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
             for f in fields
         ]
 
-    values = {f.name: typed(row.getField(f.name), f.type) for f in fields}
+    values = {f.name: convert_text(row.getField(f.name), f.type) for f in fields}
     return Parsed(rows, whole, values, unfit, row.getField(BAD).isNotNull())

@@ -57,14 +57,14 @@ Row = tuple[int | None, list[str | None] | None, str | None, bytes | None]
 """FILE or null, values, fault, and the text if it is asked for or faulty."""
 
 
-def rows(
+def parse_rows(
     lines: Iterable[Line], dialect: Dialect, columns: Sequence[str], *, with_text: bool
 ) -> Iterator[Row]:
     """Yield the rows of one file, which must have these columns, in order.
 
     If it has another header, its only row is FILE, with the reason as its fault.
     """
-    found = records(_of_one_file(lines), dialect)
+    found = split_records(_of_one_file(lines), dialect)
     header = next(found, None) if dialect.header else None
     if header and (why := _complaint(header, columns, dialect)):
         yield FILE, None, why, header.text
@@ -79,7 +79,7 @@ def rows(
             yield None, values, None, text if with_text else None
 
 
-def records(lines: Iterable[bytes], dialect: Dialect) -> Iterator[Record]:
+def split_records(lines: Iterable[bytes], dialect: Dialect) -> Iterator[Record]:
     """Yield the records of one file, from its lines without their ends, in order.
 
     An empty line, or a line that begins with `comment`, is no record. Where a record

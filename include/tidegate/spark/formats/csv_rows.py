@@ -10,23 +10,23 @@ from pyspark.sql import functions as F
 
 from tidegate.core.schema import Type, parse_columns
 from tidegate.spark import source_files
-from tidegate.spark.decoded import hidden
+from tidegate.spark.decoded import hidden_name
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.formats import csv_records, row_json
 from tidegate.spark.formats.csv_records import Dialect
 from tidegate.spark.row_frame import WHOLE_FILE, RowFrame
 from tidegate.spark.spark_versions import metadata_column
-from tidegate.spark.typed_texts import typed_by_options
+from tidegate.spark.typed_texts import convert_with_options
 
 # Executors may have no Tidegate.
 cloudpickle.register_pickle_by_value(csv_records)
 _ROW = "row bigint, values array<string>, fault string, text binary"
-_BAD_ROW = hidden("values", "bad row")
+_BAD_ROW = hidden_name("values", "bad row")
 _STRING = Type("string")
 _OTHER_TYPE = "a value of another type than its column: see "
 
 
-def dialect(source: RowSource) -> Dialect:
+def dialect_of(source: RowSource) -> Dialect:
     """Return how the files are written, by the options of the source."""
     given = source.named_options
     is_on = {name for name, value in given.items() if value.strip().lower() == "true"}
@@ -51,7 +51,7 @@ def read_lines(spark: SparkSession, source: RowSource) -> DataFrame:
 
     With a separator, Spark's reader keeps what it otherwise takes for the end of a line.
     """
-    end = dialect(source).line_end
+    end = dialect_of(source).line_end
     frame = source_files.load_files(spark.read.format("text").options(lineSep=end), source)
     of = F.xxhash64(metadata_column(frame)["file_path"])
     return frame.select(of, F.col("value").cast("binary"))
@@ -64,7 +64,7 @@ def read_csv(spark: SparkSession, source: RowSource) -> RowFrame:
     names = [name for name, _ in fields]
     is_typed = any(kind != _STRING for _, kind in fields)
     read_rows = partial(
-        csv_records.rows, dialect=dialect(source), columns=names, with_text=is_typed
+        csv_records.parse_rows, dialect=dialect_of(source), columns=names, with_text=is_typed
     )
     source_files.read_each_by_one_task(spark)
     records = read_lines(spark, source).rdd.mapPartitions(read_rows)
@@ -73,7 +73,7 @@ def read_csv(spark: SparkSession, source: RowSource) -> RowFrame:
     given = [F.get("values", F.lit(i)) for i in range(len(fields))]
     found = found.select(
         *(
-            typed_by_options(value, kind, options).alias(name)
+            convert_with_options(value, kind, options).alias(name)
             for value, (name, kind) in zip(given, fields, strict=True)
         ),
         F.struct("row", "fault", "text", "values").alias(_BAD_ROW),
@@ -83,7 +83,8 @@ def read_csv(spark: SparkSession, source: RowSource) -> RowFrame:
         ", ",
         *(
             F.when(
-                F.get(record["values"], F.lit(i)).isNotNull() & row_json.column(name).isNull(),
+                F.get(record["values"], F.lit(i)).isNotNull()
+                & row_json.column_named(name).isNull(),
                 F.lit(name),
             )
             for i, (name, kind) in enumerate(fields)
@@ -97,7 +98,7 @@ def read_csv(spark: SparkSession, source: RowSource) -> RowFrame:
     is_bad = F.when(
         fault.isNotNull(), F.struct(record["row"], fault.alias("fault"), record["text"])
     )
-    frame = found.select(*map(row_json.column, names), is_bad.alias(_BAD_ROW))
+    frame = found.select(*map(row_json.column_named, names), is_bad.alias(_BAD_ROW))
     as_json = row_json.as_json(names, nulls=True)
     file = source_files.name_at(source, F.input_file_name())  # known behind Python, too
     is_file = record["row"].isNotNull()

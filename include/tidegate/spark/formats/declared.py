@@ -52,7 +52,7 @@ class RecordFormatBase:
     def decoder(self, text: str, prefix: str = "", **given: str) -> Decoder:
         """Return the decoder of a schema's text and of `keys`. Raises SchemaError."""
         fields = self.fields(text)
-        ddl = schema.ddl(fields)
+        ddl = schema.render_ddl(fields)
         if schema.parse_columns(ddl) != fields:
             raise SchemaError(f"its columns cannot be written as a schema of SQL: {ddl[:200]}")
         return Decoder(self.name, ddl, prefix, self.by_place, self.options(text, given))

@@ -23,14 +23,16 @@ _LINES = 100  # a proposal is made by these
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 
-def language(value: str) -> str | None:
+def language_complaint(value: str) -> str | None:
     """Return what is wrong with a language, as the option `locale` has it. None: nothing."""
     return None if _LANGUAGE.fullmatch(value) or "${" in value else "a language, such as de-DE"
 
 
 # No other option is passed on: it could change which rows there are. Those that do and are allowed
 # have a test each.
-VALUES = any_value("dateformat timestampformat timestampntzformat timezone") | {"locale": language}
+VALUES = any_value("dateformat timestampformat timestampntzformat timezone") | {
+    "locale": language_complaint
+}
 """Options that say how values of text are written."""
 
 
@@ -76,7 +78,12 @@ class JsonFiles(FileFormatBase):
         A key that has values of two types, or objects or arrays, is a STRING: their JSON. So is one
         with numbers that its type would change: two of them could become one.
         """
-        return schema.ddl(sampled_columns.of_objects(islice(lines, _LINES), as_text=True)) or None
+        return (
+            schema.render_ddl(
+                sampled_columns.columns_of_objects(islice(lines, _LINES), as_text=True)
+            )
+            or None
+        )
 
     def needs_whole_spark(self, columns: str | None) -> bool:
         """Return True: lines are checked by functions of Spark 4."""

@@ -9,12 +9,12 @@ from pyspark.sql import functions as F
 
 from tidegate.core.schema import Field, Fields, Type, parse_columns
 from tidegate.spark import source_files
-from tidegate.spark.decoded import BAD, MARK, fields_of, hidden
+from tidegate.spark.decoded import BAD, MARK, fields_of, hidden_name
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.formats import row_json
 from tidegate.spark.formats.json_parser import read_fields
 from tidegate.spark.row_frame import RowFrame
-from tidegate.spark.typed_texts import OF_TIMES, typed, typed_by_options
+from tidegate.spark.typed_texts import OF_TIMES, convert_text, convert_with_options
 
 # Deeper types overflow the stack of executors and of the driver.
 MAX_DEPTH = 100
@@ -32,10 +32,10 @@ _HALF = "\ufdd1"
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _SURROGATE = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _HALVES = rf"\G((?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])|{_PAIR})*+){_SURROGATE}"
-LINE = hidden("value", "line")
+LINE = hidden_name("value", "line")
 """The column with the line as it stands in the file."""
-_READ = hidden("value", "read")  # the line with _HALF in place of half a surrogate pair
-FAULT = hidden("value", "why")
+_READ = hidden_name("value", "read")  # the line with _HALF in place of half a surrogate pair
+FAULT = hidden_name("value", "why")
 """The column that is null, or why a line cannot be sent."""
 NO_COLUMNS: Fields = (Field(MARK, Type("string")),)
 """In place of columns, where none are declared: a key that no object has."""
@@ -47,16 +47,16 @@ def read_json_lines(spark: SparkSession, source: RowSource, *, line: bool) -> Ro
     given = {k: v for k, v in source.options.items() if k.lower() == "linesep"}
     lines = source_files.load_files(spark.read.format("text").options(**given), source)
     fields = parse_columns(source.columns) if source.columns else NO_COLUMNS
-    frame = parsed(lines, fields, source.named_options, line=line)
+    frame = parse_lines(lines, fields, source.named_options, line=line)
     as_json = row_json.as_json([name for name, _ in fields], nulls=False)
     fault, text = F.col(FAULT), F.col(LINE)
     return RowFrame(
-        frame, source_files.name(source, frame), source_files.row_in_task(), as_json, fault,
+        frame, source_files.name_of_file(source, frame), source_files.row_in_task(), as_json, fault,
         F.when(fault.isNotNull(), text), (FAULT, LINE), text if line else None,
     )  # fmt: skip
 
 
-def parsed(
+def parse_lines(
     lines: DataFrame, fields: Fields, options: Mapping[str, str], *, line: bool
 ) -> DataFrame:
     """Return the fields of each line that is not blank, FAULT, and LINE where `line` or FAULT is.
@@ -68,7 +68,7 @@ def parsed(
     has_half = text.rlike(_SURROGATE)
     marked = F.when(has_half, F.regexp_replace(text, _HALVES, f"$1{_HALF}")).otherwise(text)
     rows = lines.where(text.rlike(r"[^ \t\r\n]")).select(text, marked.alias(_READ))
-    is_bad = F.col(hidden(_READ, "json")).getField(BAD).isNotNull()
+    is_bad = F.col(hidden_name(_READ, "json")).getField(BAD).isNotNull()
     found = [
         F.when(~_is_one_object() | is_bad & ~_parses(_STRICT), F.lit(_NO_JSON)),
     ]
@@ -81,9 +81,9 @@ def parsed(
 
     def by_options(text: Column, kind: Type) -> Column:
         of_json = kind.name == "decimal"  # its numbers are of no language
-        return typed(text, kind) if of_json else typed_by_options(text, kind, options)
+        return convert_text(text, kind) if of_json else convert_with_options(text, kind, options)
 
-    convert = by_options if OF_TIMES & options.keys() else typed
+    convert = by_options if OF_TIMES & options.keys() else convert_text
     of_line = read_fields(rows, _READ, fields, F.coalesce(*found), convert)
     rows, values, why = fields_of(of_line, _READ)
     if has_columns:

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.core.decoding import Decoder
-from tidegate.core.schema import Field, Fields, Type, ddl
-from tidegate.spark.decoded import BAD, MARK, Parsed, any_of, hidden, no_utf8
-from tidegate.spark.typed_texts import typed, within_type
+from tidegate.core.schema import Field, Fields, Type, render_ddl
+from tidegate.spark.decoded import BAD, MARK, Parsed, any_of, hidden_name, no_utf8
+from tidegate.spark.typed_texts import convert_text, within_type
 
 _END, _MARKED_END = "tidegate end", f"{MARK}end"
 _OPTIONS = {
@@ -72,7 +72,7 @@ def parse_json(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
 
 
 def read_fields(
-    rows: DataFrame, column: str, fields: Fields, whole: Column, convert: Convert = typed
+    rows: DataFrame, column: str, fields: Fields, whole: Column, convert: Convert = convert_text
 ) -> Parsed:
     """Read the fields of JSON objects. `whole` is the reason why nothing of one fits, or null.
 
@@ -82,22 +82,26 @@ def read_fields(
     """
     text, reason = F.col(column).cast("string"), whole
     names = ("json", "value", "whole", "exact", "texts")
-    row, value, whole, exact, texts = (F.col(hidden(column, each)) for each in names)
+    row, value, whole, exact, texts = (F.col(hidden_name(column, each)) for each in names)
     quotable = _quotable(fields)
     # Columns of their own, because each field asks for them: Spark would compute them each time.
     read = _with_quotes(text, quotable)
-    rows = rows.withColumn(hidden(column, "json"), _read(read, _as(fields, fast=True)))
-    rows = rows.withColumn(hidden(column, "whole"), reason)
+    rows = rows.withColumn(hidden_name(column, "json"), _read(read, _as(fields, fast=True)))
+    rows = rows.withColumn(hidden_name(column, "whole"), reason)
     is_bad = row.getField(BAD).isNotNull()
     # In another form than the table's, a number may be a time, as 2026.10 by `yyyy.M`.
-    may_be = F.lit(True) if convert is not typed else _may_be_computed(text, row, fields, quotable)
+    may_be = (
+        F.lit(True)
+        if convert is not convert_text
+        else _may_be_computed(text, row, fields, quotable)
+    )
     is_odd = whole.isNull() & (is_bad | may_be)
     marked = F.regexp_replace(text, _LITERAL, f'$1"{MARK}$2"')
     rows = rows.withColumns(
         {
-            hidden(column, "value"): F.when(whole.isNull(), row),
-            hidden(column, "exact"): F.when(is_odd, _read(marked, _as(fields, fast=False))),
-            hidden(column, "texts"): F.when(
+            hidden_name(column, "value"): F.when(whole.isNull(), row),
+            hidden_name(column, "exact"): F.when(is_odd, _read(marked, _as(fields, fast=False))),
+            hidden_name(column, "texts"): F.when(
                 whole.isNull() & is_bad, _read(text, _in_texts(fields))
             ),
         }
@@ -154,7 +158,7 @@ def _in_texts(fields: Fields) -> Fields:
 
 
 def _read(text: Column, fields: Fields) -> Column:
-    return F.from_json(text, f"{ddl(fields)}, `{BAD}` STRING", _OPTIONS)
+    return F.from_json(text, f"{render_ddl(fields)}, `{BAD}` STRING", _OPTIONS)
 
 
 def _quotable(fields: Fields) -> list[str]:
@@ -244,7 +248,7 @@ def _value(node: _Node, has_exact: Column) -> Column:
         case "binary":
             return convert(exact, kind)
         case "date" | "timestamp" | "timestamp_ntz":
-            return convert(given if convert is typed else exact, kind)
+            return convert(given if convert is convert_text else exact, kind)
         case "tinyint":
             return F.when(given.between(-128, 127), given).cast("TINYINT")
         case "float" | "double":

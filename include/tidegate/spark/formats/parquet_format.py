@@ -48,4 +48,6 @@ class ParquetFiles(FileFormatBase):
         exact = row_json.is_exact(frame) if whole else F.lit(True)
         fault = F.when(~exact, F.lit(_INEXACT))
         as_json = row_json.as_json(frame.columns, nulls=True)
-        return RowFrame(frame, source_files.name(source, frame), row, as_json, fault, no_text())
+        return RowFrame(
+            frame, source_files.name_of_file(source, frame), row, as_json, fault, no_text()
+        )

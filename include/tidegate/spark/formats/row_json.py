@@ -26,16 +26,19 @@ _TO_JSON = {  # Spark's own default has milliseconds
 def as_json(names: Sequence[str], *, nulls: bool) -> Column:
     """Return these columns as JSON. `nulls`: including null values."""
     return F.to_json(
-        F.struct(*map(column, names)), {**_TO_JSON, "ignoreNullFields": str(not nulls).lower()}
+        F.struct(*map(column_named, names)),
+        {**_TO_JSON, "ignoreNullFields": str(not nulls).lower()},
     )
 
 
 def is_exact(frame: DataFrame) -> Column:
     """Return whether JSON keeps a row's values: text must be UTF-8, and years AD."""
-    return _all([_is_kept(column(field.name), field.dataType) for field in frame.schema.fields])
+    return _all(
+        [_is_kept(column_named(field.name), field.dataType) for field in frame.schema.fields]
+    )
 
 
-def column(name: str) -> Column:
+def column_named(name: str) -> Column:
     """Return a column by its name, whatever characters that has."""
     return F.col("`" + name.replace("`", "``") + "`")
 

@@ -80,6 +80,6 @@ class TextFiles(FileFormatBase):
 
         source_files.read_each_by_one_task(spark)
         frame = source_files.load_files(spark.read.format("text").options(**source.options), source)
-        file, row = source_files.name(source, frame), source_files.row_in_task()
+        file, row = source_files.name_of_file(source, frame), source_files.row_in_task()
         as_json = row_json.as_json(frame.columns, nulls=True)
         return RowFrame(frame, file, row, as_json, no_text(), no_text())

@@ -10,7 +10,7 @@ from tidegate.spark.parent_death import end_with_parent
 def run() -> int:
     """Do the job of the first argument. Return the exit code."""
     end_with_parent(signal.SIGKILL)  # before the imports below take their time
-    lean_pyspark.prepare()
+    lean_pyspark.prepare_import()
     import logging
 
     from tidegate.spark.ingest_driver import main
