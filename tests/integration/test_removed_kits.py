@@ -24,10 +24,10 @@ STAGE = """
 import sys
 from pathlib import Path
 from support import spark_session
-from tidegate.spark import ingest
+from tidegate.spark import ingest_driver
 from tidegate.spark.ingest_job import IngestJob
 job = IngestJob.read(Path(sys.argv[1]))
-print(ingest.stage(spark_session.shared(), job, *job.chunks)["rows"])
+print(ingest_driver.stage_chunk(spark_session.shared(), job, *job.chunks)["rows"])
 spark_session.stop()
 """
 pytestmark = pytest.mark.slow
