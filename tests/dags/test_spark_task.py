@@ -333,3 +333,25 @@ def test_plan_asks_yarn_by_the_spark_of_the_connection(
     with pytest.raises(StageFailed, match="enough"):
         tasks.plan(partial(tasks.run_of, load_named("p")), given)  # type: ignore[arg-type]
     assert found == [home if there else None]
+
+
+def test_a_dry_run_says_what_it_would_do_and_freezes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    pipelines: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log has the document of `tidegate explain --json`."""
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "nowhere:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    spark = {"conn_type": "spark", "host": "local[2]"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
+    (pipelines / "p.yaml").write_text(json.dumps(form))
+    given: Any = {"params": {"dry_run": True}}
+    caplog.set_level("INFO")
+    assert tasks.plan(lambda _: runs.new_run(load_named("p"), "r"), given) is False
+    (said,) = [r.getMessage() for r in caplog.records if "dry run" in r.getMessage()]
+    assert json.loads(said.partition(": ")[2])["records"] == 250
+    assert list(world.root.rglob("*.json")) == []

@@ -30,7 +30,7 @@ def check_claims(spec: Egress) -> Iterator[Line]:
     for claim in fold.claims.values():
         where = f"process {claim.sender['pid']} on {claim.sender['host']}"
         if application := claim.sender.get("application"):
-            named = "the {master} application {tag}".format_map(application)
+            named = "the {master} application with the tag {tag}".format_map(application)
             where = f"{named}, submitted by {where}"
         says = f"plan {claim.plan_id} is claimed by {where}"
         if is_alive(claim.sender, claim.attempt):

@@ -64,7 +64,7 @@ def check_tokens(
     if wrong or own is None or (token := own.delegation_token) is None:
         return
     itself = token_settings.tokens_for_master([token], look_up().master)
-    by = "Spark itself" if itself else "the driver"
+    by = "Spark itself, by Kerberos," if itself else "the driver"
     yield ok("tokens", f"{by} obtains the token {token.cluster!r} of {', '.join(token.addresses)}")
 
 
@@ -84,9 +84,13 @@ def check_cluster(spark: SparkConnection) -> Line:
     named = f"master {spark.master}"
     try:
         return ok("spark", f"{named}: {SparkEngine(connection=spark).ask_master()}")
-    except (ConfigurationError, OSError) as error:
+    except ConfigurationError as error:
+        says, has_fix, fix = str(error).partition("; ")
+        if not has_fix:
+            raise
+    except OSError as error:
         says, _, fix = str(error).rpartition("; ")
-        return failure("spark", f"{named}: {says}", fix)
+    return failure("spark", f"{named}: {says}", fix)
 
 
 def check_standalone(master: str) -> Line:

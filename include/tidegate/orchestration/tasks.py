@@ -150,7 +150,7 @@ def plan(run_of: RunOf, context: Context) -> bool:
             explained = flow.explain(
                 run, airflow_connections.spark(run.spec), airflow_connections.kafka
             )
-            logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
+            logger.info("dry run, nothing is frozen: %s", json.dumps(explained.to_json(), indent=1))
             return False
         replan = bool(context["params"].get("replan"))
         frozen = flow.plan(_with_client(run), replan=replan).frozen

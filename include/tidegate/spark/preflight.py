@@ -94,7 +94,7 @@ def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
     if job.spark and spark_lines.line_of(spark.version) != job.spark:
         raise Refused(
             f"the driver has Spark {spark.version}, and the Spark that has started it is of "
-            f"{job.spark}: give the driver the jars of that minor version"
+            f"{job.spark}: give it the same minor version, say by spark.yarn.jars"
         )
     source, is_typed = job.source, False
     if not source.is_lake:

@@ -7,7 +7,8 @@ import pytest
 from tidegate.doctor import pipeline_checks
 from tidegate.doctor.check import Line
 from tidegate.doctor.connection_checks import check_cluster
-from tidegate.launch import yarn_client
+from tidegate.errors import ConfigurationError
+from tidegate.launch import spark_home, yarn_client
 from tidegate.launch.spark_connection import SparkConnection
 
 YARN = SparkConnection("spark_yarn", "yarn")
@@ -54,3 +55,14 @@ def test_a_resource_manager_that_answers_and_one_that_does_not(
     assert "YARN_CONF_DIR=/etc/hadoop" in line.fix
     monkeypatch.setattr(yarn_client, "application_client", lambda _: away)
     assert [each.state for each in pipeline_checks.check_spark(YARN)] == ["failure"]
+
+
+def test_an_error_without_a_way_out_is_reported_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("YARN_CONF_DIR", "/etc/hadoop")
+
+    def missing() -> None:
+        raise ConfigurationError("PySpark is not installed: pip install it")
+
+    monkeypatch.setattr(spark_home, "home", missing)
+    with pytest.raises(ConfigurationError, match="PySpark is not installed"):
+        check_cluster(YARN)
