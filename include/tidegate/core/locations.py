@@ -22,7 +22,8 @@ class Scheme:
 
     `hadoop_name` is the scheme by which Hadoop opens the same objects, with the jars of `library`.
     `synonyms` are schemes that other tools use for it. `is_atomic`: a file that Hadoop writes
-    appears as a whole when it is closed, and renaming it would copy it.
+    appears as a whole when it is closed, and renaming it would copy it. `access` says what to do
+    where a request is not permitted.
     """
 
     name: str
