@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidegate.lake.committed_files import CommittedFile
     from tidegate.lake.dataset import Lake
     from tidegate.launch.spark_submit import Submission
+    from tidegate.runs.steps import AnyPublished
 
 __all__ = ["OffsetRange", "files", "open_lake", "plan", "run", "status"]
 
@@ -138,10 +139,8 @@ def run(
     def submit(application: Submission) -> None:
         spark_submit.submit(application, master=spark.master, log=log)
 
-    report: Mapping[str, Any] = (
-        flows.flow_of(spec).run_all(this, spark, submit, replan=replan).report
-    )
-    return report
+    done: AnyPublished = flows.flow_of(spec).run_all(this, spark, submit, replan=replan)
+    return done.report.to_json()
 
 
 def _run(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.launch.spark_connection import SparkConnection
     from tidegate.launch.spark_engine import Submit
     from tidegate.runs.engine_protocol import Engine
+    from tidegate.runs.findings import Verified
     from tidegate.runs.run import EgressRun, Run, Senders
     from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Spec
     from tidegate.runs.steps import AnyPublished, EarlyEnd, Planned
@@ -100,9 +101,7 @@ class Flow(ABC, Generic[AnySpec, ThisRun]):
         """Return the document of `tidegate status --json`."""
 
     @abstractmethod
-    def verify(
-        self, spec: AnySpec, store: Store, kafka: KafkaCluster | None, say: Say
-    ) -> dict[str, Any]:
+    def verify(self, spec: AnySpec, store: Store, kafka: KafkaCluster | None, say: Say) -> Verified:
         """Return the document of `tidegate verify --json`."""
 
 
@@ -179,7 +178,7 @@ class IngestFlow(Flow["IngestSpec", "Run"]):
 
     def verify(
         self, spec: IngestSpec, store: Store, kafka: KafkaCluster | None, say: Say
-    ) -> dict[str, Any]:
+    ) -> Verified:
         from tidegate.ingest.verify import verify
 
         return verify(spec, store, kafka, say)
@@ -262,7 +261,7 @@ class EgressFlow(Flow["EgressSpec", "EgressRun"]):
 
     def verify(
         self, spec: EgressSpec, store: Store, kafka: KafkaCluster | None, say: Say
-    ) -> dict[str, Any]:
+    ) -> Verified:
         from tidegate.egress.verify import verify
 
         return verify(spec, store, kafka, say)

@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate.cli import render, render_egress
+from tidegate.core.entries import Receipt
 from tidegate.egress.explain import EgressExplained
+from tidegate.egress.report import EgressReport
 from tidegate.egress.status import EgressStatus
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -154,11 +156,12 @@ def test_explain_more_files_than_are_listed(shown, golden):
 
 def test_a_run_with_broken_order(capsys, golden):
     """And with duplicates, which an earlier attempt has sent."""
-    receipts = [{"topic": "copy", "sent": 1_000}, {"topic": "b", "sent": 1}]
-    report = {
-        "pipeline": "out", "commit": 7, "rows": 1_001, "receipts": receipts, "quarantined": 0,
-        "broken_order": ["copy-0", "b-1"], "duplicates": 1,
-    }  # fmt: skip
+    receipts = (Receipt("copy", "c", 0, 0, 1_000, 1_000, 0), Receipt("b", "b", 1, 0, 2, 1, 1))
+    report = EgressReport(
+        pipeline="out", kind="egress", run="r", run_key="k", generation=1, plan_id="i",
+        lane="live", rows=1_001, duplicates=1, quarantined=0, quarantine=None, files=(), commit=7,
+        receipts=receipts, proof="full", broken_order=("copy-0", "b-1"), left_out=(),
+    )  # fmt: skip
     published = SimpleNamespace(report=report, new=True)
     render.PRINTERS["egress"].published(published, seconds="12 s", waiting=None)
     golden("run", capsys.readouterr())

@@ -234,7 +234,7 @@ def test_coverage_json(spec, monkeypatch):
         return {("flights", 0): 1_714_557_600_000}
 
     answer(monkeypatch, expiries=expiries)
-    form = topic_coverage.read_coverage(spec, flows.store(spec), KAFKA)
+    form = topic_coverage.read_coverage(spec, flows.store(spec), KAFKA).to_json()
     assert asked == [OffsetRange("flights", 0, 12, 20)]
     assert json.loads(json.dumps(form)) == {
         "format": 1,

@@ -1,14 +1,21 @@
 """What commands print for people, exactly: the same on a terminal of 80 columns and in a pipe."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from support import printed
 from tidegate.cli import maintenance_commands, render, window_commands
+from tidegate.core.entries import Account
+from tidegate.doctor.check import Diagnosis, Line
 from tidegate.errors import LakeUnavailable
 from tidegate.ingest.explain import IngestExplained
+from tidegate.ingest.report import CommitReport, IngestReport
 from tidegate.ingest.status import IngestStatus
+from tidegate.ingest.topic_coverage import Coverage
+from tidegate.maintenance.reconcile import Reconciled, ReconciledVariable
+from tidegate.runs.findings import Verified
 
 TOPIC_ID = "0b2f7c5e-8d1c-4f6e-9a3b-5c7d9e1f2a4b"
 EXPIRES = "2026-03-21T11:30:00+00:00"
@@ -123,7 +130,7 @@ COVERAGE = {
 
 def test_coverage(shown, golden):
     """A line for each partition, its intervals below; the first unseen one expires first."""
-    golden("coverage", shown(window_commands._print_coverage, COVERAGE))
+    golden("coverage", shown(window_commands._print_coverage, Coverage.from_json(COVERAGE)))
 
 
 def test_coverage_without_a_broker(shown, golden):
@@ -135,8 +142,11 @@ def test_coverage_without_a_broker(shown, golden):
     ]
     partitions = {"0": {"intervals": intervals, "expires_at": None}}
     away = "Kafka at b:9092 (kafka_default): no broker answered"
-    document = COVERAGE | {"broker": away, "topics": {LONG: {"partitions": partitions}}}
-    golden("coverage", shown(window_commands._print_coverage, document))
+    document = COVERAGE | {
+        "broker": away,
+        "topics": {LONG: {"topic_id": None, "partitions": partitions}},
+    }
+    golden("coverage", shown(window_commands._print_coverage, Coverage.from_json(document)))
 
 
 EXPLAINED = {
@@ -203,28 +213,27 @@ def test_files(shown, golden):
 
 def test_verify(shown, golden):
     findings = {
-        "commits": 1, "files": 1, "rows": 2, "against_kafka": {"rows": 2, "expired": 0},
-        "differences": 3,
+        "format": 1, "pipeline": "p", "commits": 1, "files": 1, "rows": 2,
+        "against_kafka": {"rows": 2, "expired": 0}, "differences": 3,
         "first": [{"what": "no page", "uri": f"file:///{LONG}", "commit": 7}, {"what": "odd"}],
     }  # fmt: skip
-    golden("verify", shown(render.print_findings, findings))
+    golden("verify", shown(render.print_findings, Verified.from_json(findings)))
 
 
 def test_doctor(shown, golden):
     """The machine, then each pipeline; of a failure and a warning also the fix."""
-    lines = [
-        (None, "java", "ok", "Java 17", None), ("p", "disk", "warning", LONG, f"rm {LONG}"),
-        ("p", "lake", "ok", "[b]", None), ("q", "file", "failure", "wrong", "correct it"),
-    ]  # fmt: skip
-    names = ("pipeline", "check", "state", "says", "fix")
-    checks = [dict(zip(names, line, strict=True)) for line in lines]
-    found = {"checks": checks, "warnings": 1, "failures": 1}
+    checks = (
+        Line("java", "ok", "Java 17"), Line("disk", "warning", LONG, f"rm {LONG}", "p"),
+        Line("lake", "ok", "[b]", pipeline="p"),
+        Line("file", "failure", "wrong", "correct it", "q"),
+    )  # fmt: skip
+    found = Diagnosis(checks=checks, warnings=1, failures=1)
     golden("doctor", shown(maintenance_commands._print_doctor, found))
 
 
 def test_a_variable_that_is_ahead(shown, golden):
-    variable = {"name": f"tidegate__p__{LONG}", "state": "ahead", "mended": False}
-    found = {"pipeline": "p", "variables": [variable], "group": None}
+    variable = ReconciledVariable(f"tidegate__p__{LONG}", "t", "ahead", {}, mended=False)
+    found = Reconciled(pipeline="p", entry=1, variables=(variable,), group=None)
     golden("reconcile", shown(maintenance_commands._print_reconciled, found))
 
 
@@ -238,19 +247,21 @@ def test_errors_of_several_pipelines(capsys):
 def test_a_run_of_many_topics_and_commits(capsys, golden):
     """Twenty of each are listed; what was not staged, or is there by others, is said."""
     commits = [
-        {"commit": n, "rows": 1, "topics": {f"t{n:02}": {"0": {"rows": 1}}}, "undecodable": {}}
+        CommitReport(
+            chunk=n, commit=n, rows=1, topics={f"t{n:02}": {0: Account(0, 1, 1, 0)}}, undecodable={}
+        )
         for n in range(2, 24)
     ]
-    report = {
-        "pipeline": "p", "rows": 22, "commits": commits, "missing": [7],
-        "covered_by": {"3": [8, 9]},
-    }  # fmt: skip
+    report = IngestReport(
+        pipeline="p", run="r", run_key="k", generation=1, plan_id="i", lane="live", rows=22,
+        commits=tuple(commits), missing=(7,), covered_by={3: (8, 9)}, left_out=(),
+    )  # fmt: skip
     how = {"lake": "file:///lake/p", "seconds": "12 s"}
     render.PRINTERS["ingest"].published(
         SimpleNamespace(report=report, new=True, earlier=0, gaps=()), **how
     )
     golden("run", capsys.readouterr())
-    report["missing"] = []
+    report = replace(report, missing=())
     render.PRINTERS["ingest"].published(
         SimpleNamespace(report=report, new=False, earlier=22, gaps=()), **how
     )

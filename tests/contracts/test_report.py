@@ -71,7 +71,7 @@ def published(run, store, monkeypatch, *, away=False):
     answer(monkeypatch, survey=survey)
     answer(monkeypatch, open_since=lambda *_: {("t", 1): 1_714_557_600_000})
     answer(monkeypatch, expiries=lambda *_: {("t", 1): 1_714_600_000_000})
-    told = publish.publish(open_run(run)).report
+    told = publish.publish(open_run(run)).report.to_json()
     kept = store.get(layout.report(run.key, 1))
     return told, kept and json.loads(kept)
 

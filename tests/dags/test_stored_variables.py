@@ -38,13 +38,13 @@ def test_reconcile_brings_every_variable_back(airflow_database, tmp_path):
         ledger.append(Origin(topic, f"id-{topic}", {0: i, 1: 7}), run="run")
     variables = StoredVariables()
     assert variables.read("tidegate__lost__t3") is None
-    assert [d["state"] for d in reconcile_pipeline(spec, variables, None)["variables"]] == [
-        "missing"
-    ] * 5
+    assert [
+        d["state"] for d in reconcile_pipeline(spec, variables, None).to_json()["variables"]
+    ] == ["missing"] * 5
     assert json.loads(Variable.get("tidegate__lost__t3")) == {"t3": {"0": 3, "1": 7}}
-    assert reconcile_pipeline(spec, variables, None)["variables"] == []
+    assert reconcile_pipeline(spec, variables, None).to_json()["variables"] == []
     Variable.set("tidegate__lost__t0", "not offsets")
-    (drift,) = reconcile_pipeline(spec, variables, None)["variables"]
+    (drift,) = reconcile_pipeline(spec, variables, None).to_json()["variables"]
     assert (drift["state"], drift["mended"]) == ("unreadable", True)
     assert json.loads(Variable.get("tidegate__lost__t0")) == {"t0": {"0": 0, "1": 7}}
 
@@ -128,7 +128,7 @@ def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines,
         (line["pipeline"], line["check"]): line["says"]
         for line in run_checks(
             [*maintenance_commands._checks_of("p"), *maintenance_commands._checks_of("q")]
-        )["checks"]
+        ).to_json()["checks"]
     }
     assert "127.0.0.1:1" in said["p", "kafka"]
     assert "no master answers: 127.0.0.1:1" in said["p", "spark"]

@@ -192,7 +192,7 @@ def test_a_partition_without_a_leader_stops_no_other(cluster: Cluster, tmp_path:
     cluster.wait("alone", {0: 2, 1: 3})
     cluster.wait("young", {0: 3, 1: 2})
     done = carry_out(cluster, cluster.run(tmp_path, [*topics, "young"]))
-    assert done.report["rows"] == 10
+    assert done.report.rows == 10
     assert cursors(cluster.run(tmp_path, topics))["alone"] == {0: 20, 1: 20}
 
 
@@ -254,9 +254,9 @@ def test_a_log_that_was_truncated_and_written_again(cluster: Cluster, tmp_path: 
         assert cursors(run) == {"torn": {0: 150}}
         asked = Replay(topic="torn", id="again", start="100", end="150")
         replayed = carry_out(cluster, cluster.run(tmp_path, topics, asked=asked))
-        assert replayed.report["rows"] == 50
+        assert replayed.report.rows == 50
         done = carry_out(cluster, cluster.run(tmp_path, topics))
-        assert done.report["rows"] == 150
+        assert done.report.rows == 150
         assert cursors(run) == {"torn": {0: 300}}
     finally:
         cluster.start(2)
@@ -281,9 +281,9 @@ def test_a_log_that_is_truncated_after_it_was_planned(cluster: Cluster, tmp_path
         cluster.wait("late", {0: 3})
         cluster.send("late", 0, range(100, 300), "new ")
         done = carry_out(cluster, run)
-        assert (done.report["generation"], done.report["rows"]) == (1, 150)
+        assert (done.report.generation, done.report.rows) == (1, 150)
         cluster.send("late", 0, range(300, 310))
-        assert carry_out(cluster, cluster.run(tmp_path, topics)).report["rows"] == 160
+        assert carry_out(cluster, cluster.run(tmp_path, topics)).report.rows == 160
     finally:
         cluster.start(2)
     cluster.wait("late", {0: None})
@@ -304,7 +304,7 @@ def test_a_rolling_restart_fails_nothing(cluster: Cluster, tmp_path: Path) -> No
         cluster.stop(number, how=signal.SIGTERM)
         cluster.wait("rolled", dict.fromkeys((0, 1), 5 - number))
         done = carry_out(cluster, run)
-        assert (done.plan.id, done.report["rows"]) == (planned.id, 20)
+        assert (done.plan.id, done.report.rows) == (planned.id, 20)
         seen = survey(run.kafka, topics, "read_committed")
         epochs.add(seen.identities["rolled"].epochs[0])
         cluster.start(number)

@@ -16,6 +16,7 @@ from support.toy_engine import Do
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused
+from tidegate.ingest.report import IngestReport
 from tidegate.pipelines.spec import Ingest, parse_spec
 from tidegate.runs.run import Run
 from tidegate.spark import ingest_driver as spark_ingest
@@ -142,22 +143,20 @@ def test_any_window(
             taken |= new
             planned += len(new)
             assert partitions[str(p)]["cursor"] == partitions[str(p)]["cursor_after"] == ends[p]
-        assert [c["records"] for c in explained["chunks"]] == [
-            c["rows"] for c in done.report["commits"]
-        ]
-        assert planned == done.report["rows"] == explained["records"]
+        assert [c["records"] for c in explained["chunks"]] == [c.rows for c in done.report.commits]
+        assert planned == done.report.rows == explained["records"]
     assert 0 < refused < WINDOWS / 2
     left = 100_000 - sum(map(len, lake.values()))
     assert 0 < left < 100_000 - 100 * WINDOWS
     whole = Backfill(topic, None, "0", json.dumps({topic: dict(enumerate(ends))}))
-    assert ingest(run_of(broker, topic, tmp_path, whole, "rest"), submit).report["rows"] == left
+    assert ingest(run_of(broker, topic, tmp_path, whole, "rest"), submit).report.rows == left
     oracle_client.agree(broker.bootstrap, tmp_path, "any", [topic])
 
 
-def done_ranges(report: dict[str, Any], topic: str, p: int) -> list[list[int]]:
+def done_ranges(report: IngestReport, topic: str, p: int) -> list[list[int]]:
     """Return the merged ranges of a partition that the commits of a run cover."""
-    accounts = [c["topics"].get(topic, {}).get(str(p)) for c in report["commits"]]
-    return spans({o for a in accounts if a for o in range(a["start"], a["end"])})
+    accounts = [c.topics.get(topic, {}).get(p) for c in report.commits]
+    return spans({o for a in accounts if a for o in range(a.start, a.end)})
 
 
 def spans(offsets: set[int]) -> list[list[int]]:

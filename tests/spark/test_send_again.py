@@ -118,9 +118,7 @@ def test_exactly_the_window_and_the_filter(pipeline: EgressPipeline, source: str
     )
     assert (none["rows"], none["commit"] is None) == (0, False)
     assert sum(pipeline.ends(target(pipeline)).values()) == 2 * ROWS + 174 + 60
-    assert (
-        verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print)["differences"] == 0
-    )
+    assert verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print).differences == 0
 
 
 def send_and_die(
@@ -158,9 +156,7 @@ def test_a_dead_attempt_is_resumed_with_its_filter(pipeline: EgressPipeline, sou
     assert [offsets(pipeline, report, p) for p in (0, 1)] == [matching(10, 200)] * 2
     assert report["rows"] == 2 * len(matching(10, 200))
     assert pipeline.fold().claims == {}
-    assert (
-        verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print)["differences"] == 0
-    )
+    assert verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print).differences == 0
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ class EgressPipeline:
     ) -> dict[str, Any]:
         """Run the pipeline; return the report."""
         run = self.run(run_id, engine=ToyEngine(submit or self.submit, self.kafka), **others)
-        return dict(egress(run).report)
+        return egress(run).report.to_json()
 
     def plan(self, run_id: str = "r") -> planning.Planned:
         return planning.plan(open_run(self.run(run_id)))

@@ -112,7 +112,7 @@ class World:
         """Run all steps; return the report."""
         line = others.pop("line", "4.0")
         self.send(run_id, application, line=line, **others)
-        return dict(publish(self.open(run_id, **others)).report)
+        return publish(self.open(run_id, **others)).report.to_json()
 
     def engine(self, application: Application, line: str = "4.0") -> ToyEngine:
         return ToyEngine(self.app(application), self.kafka, line=line)

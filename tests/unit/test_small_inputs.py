@@ -26,6 +26,7 @@ from tidegate.core.decoding import Decoder, Decoding
 from tidegate.core.offsets import OffsetRange, parse_spark_offsets
 from tidegate.core.schema import SchemaError
 from tidegate.errors import ConfigurationError, LakeDamaged
+from tidegate.ingest.report import IngestReport
 from tidegate.lake import attempts, committing, dataset, placing, plans, views
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines import pipeline_files, scaffold
@@ -334,7 +335,7 @@ def test_what_is_pushed_to_xcom_has_a_bound(
     spec = SimpleNamespace(name="p")
     run = mock.Mock(spec=spec, store=lambda: store)
     run.spec = spec
-    published = mock.Mock(report=report, plan=mock.Mock(topics={}))
+    published = mock.Mock(report=IngestReport.from_json(report), plan=mock.Mock(topics={}))
     published.offsets = {f"topic-{t}": dict.fromkeys(range(1000), 10**9) for t in range(10)}
     ti = mock.Mock()
     event = {"rows": 1, "commit": 2, "ranges": {str(p): [[0, 10**9]] for p in range(5_000)}}

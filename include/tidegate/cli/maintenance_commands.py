@@ -11,7 +11,6 @@ from rich.text import Text
 from tidegate import flows
 from tidegate.cli.airflow_variables import signature, variables
 from tidegate.cli.console import (
-    Document,
     Json,
     OneOrAll,
     answer,
@@ -22,6 +21,7 @@ from tidegate.cli.console import (
     worst_exit_code,
 )
 from tidegate.cli.render import print_each
+from tidegate.core.json_codec import Document
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.orchestration.command_connections import kafka, spark
@@ -29,7 +29,11 @@ from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
 
 if TYPE_CHECKING:
-    from tidegate.doctor.check import Check
+    from tidegate.doctor.check import Check, Diagnosis
+    from tidegate.maintenance.checkpoint_step import Checkpointed
+    from tidegate.maintenance.reconcile import Reconciled
+    from tidegate.maintenance.repair import Repaired
+    from tidegate.maintenance.sweep import SweptPipeline
     from tidegate.runs.run import Mirror
 
 app = typer.Typer()
@@ -38,8 +42,6 @@ app = typer.Typer()
 @app.command()
 def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Compare Variables and group offsets with the ledger, and rewrite those that are behind."""
-    from tidegate.maintenance.reconcile import left_ahead
-
     try:
         shown: Mirror | NeedsAirflow = variables()
     except NeedsAirflow as error:
@@ -47,7 +49,7 @@ def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     found, code = _run_step("reconcile", pipeline, _print_reconciled, as_json, variables=shown)
     if isinstance(shown, NeedsAirflow) and found:
         note(f"Variables were not looked at: {shown}", "yellow")
-    if ahead := [name for each in found for name in left_ahead(each)]:
+    if ahead := [name for each in found for name in each.ahead]:
         note(
             f"ahead of the ledger: {', '.join(ahead)}. Either the lake is not the one it was, or "
             "they were edited: delete them, or `tidegate offsets set`",
@@ -56,37 +58,39 @@ def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     raise typer.Exit(code)
 
 
-def _print_reconciled(found: Document) -> None:
+def _print_reconciled(found: Reconciled) -> None:
     lines = [
-        (f"Variable {each['name']}: {each['state']}", each["mended"], "left alone")
-        for each in found["variables"] or ()
+        (f"Variable {each.name}: {each.state}", each.mended, "left alone")
+        for each in found.variables or ()
     ]
-    group = found["group"] or {"drifts": [], "error": None}
-    lines += [
-        (
-            f"group {group['name']}, {each['topic']}-{each['partition']}: {each['shown']}, "
-            f"ledger {each['ledger']}",
-            not group["error"],
-            "not mended",
-        )
-        for each in group["drifts"]
-    ]
-    say(bold(found["pipeline"], "" if lines or group["error"] else ": no drift"))
+    group = found.group
+    error = group.error if group else None
+    if group:
+        lines += [
+            (
+                f"group {group.name}, {each.topic}-{each.partition}: {each.shown}, "
+                f"ledger {each.ledger}",
+                not error,
+                "not mended",
+            )
+            for each in group.drifts
+        ]
+    say(bold(found.pipeline, "" if lines or error else ": no drift"))
     for text, mended, otherwise in lines:
         say(Text.assemble(f"  {text}: ", "mended" if mended else (otherwise, "red")))
-    if group["error"]:
-        note(f"{found['pipeline']}: {group['error']}", "yellow")
+    if error:
+        note(f"{found.pipeline}: {error}", "yellow")
 
 
 @app.command()
 def repair(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Place committed files after crashes. Quarantine files in data/ that no live commit lists."""
 
-    def show(found: Document) -> None:
-        placed = ", ".join(f"#{n}" for n in found["placed"]) or "nothing"
-        say(f"{found['pipeline']}: placed {placed}")
-        for moved in found["quarantined"]:
-            say(f"  {moved['from']} → {moved['to']}")
+    def show(found: Repaired) -> None:
+        placed = ", ".join(f"#{n}" for n in found.placed) or "nothing"
+        say(f"{found.pipeline}: placed {placed}")
+        for moved in found.quarantined:
+            say(f"  {moved.source} → {moved.target}")
 
     raise typer.Exit(_run_step("repair", pipeline, show, as_json)[1])
 
@@ -101,14 +105,14 @@ def sweep(
 ) -> None:
     """Delete staged files that are no longer needed: of placed, lost or abandoned attempts."""
 
-    def show(found: Document) -> None:
-        counts = ((len(found["swept"]), "attempt"), (found["files"], "file"))
-        removed = ", ".join(counted(n, noun) for n, noun in (*counts, (found["bytes"], "byte")))
-        uploads = found["uploads"]
+    def show(found: SweptPipeline) -> None:
+        counts = ((len(found.swept), "attempt"), (found.files, "file"), (found.bytes, "byte"))
+        removed = ", ".join(counted(n, noun) for n, noun in counts)
+        uploads = found.uploads
         aborted = f"; aborted {counted(uploads, 'multipart upload')}" if uploads else ""
-        say(f"{found['pipeline']}: removed {removed}{aborted}")
-        for each in found["left"]:
-            note(f"  kept commit #{each['commit']}: {each['why']}", "red")
+        say(f"{found.pipeline}: removed {removed}{aborted}")
+        for each in found.left:
+            note(f"  kept commit #{each.commit}: {each.why}", "red")
 
     seconds = abandon_after * 3600
     raise typer.Exit(_run_step("sweep", pipeline, show, as_json, abandon_after=seconds)[1])
@@ -118,9 +122,9 @@ def sweep(
 def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Write a checkpoint of the ledger, so that opening it reads few entries."""
 
-    def show(found: Document) -> None:
-        read, written = counted(found["read"], "entry", "entries"), counted(found["bytes"], "byte")
-        say(f"{found['pipeline']}: at entry {found['entry']:,}; read {read}, wrote {written}")
+    def show(found: Checkpointed) -> None:
+        read, written = counted(found.read, "entry", "entries"), counted(found.bytes, "byte")
+        say(f"{found.pipeline}: at entry {found.entry:,}; read {read}, wrote {written}")
 
     raise typer.Exit(_run_step("checkpoint", pipeline, show, as_json)[1])
 
@@ -140,7 +144,7 @@ def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
         checks.append(Check("pipelines", lambda: iter([failure("pipelines", what, fix)])))
     found = run_checks(checks)
     answer(found, _print_doctor, as_json=as_json)
-    raise typer.Exit(3 if found["failures"] else 0)
+    raise typer.Exit(3 if found.failures else 0)
 
 
 def _checks_of(name: str) -> list[Check]:
@@ -161,29 +165,29 @@ def _checks_of(name: str) -> list[Check]:
         return [doctor.Check("file", lambda: iter([wrong]), name)]
 
 
-def _print_doctor(found: Document) -> None:
+def _print_doctor(found: Diagnosis) -> None:
     colours = {"ok": "green", "warning": "yellow", "failure": "red"}
     heading = ""
-    for line in found["checks"]:
-        if heading != (line["pipeline"] or "this machine"):
-            heading = line["pipeline"] or "this machine"
+    for line in found.checks:
+        if heading != (line.pipeline or "this machine"):
+            heading = line.pipeline or "this machine"
             say(bold(heading))
-        state = Text.assemble("  ", (f"{line['state']:8}", colours[line["state"]]))
-        say(state.append(f" {line['check']}: {line['says']}"))
-        if line["fix"]:
-            say(f"           → {line['fix']}")
-    say(f"{counted(found['failures'], 'failure')}, {counted(found['warnings'], 'warning')}")
+        state = Text.assemble("  ", (f"{line.state:8}", colours[line.state]))
+        say(state.append(f" {line.check}: {line.says}"))
+        if line.fix:
+            say(f"           → {line.fix}")
+    say(f"{counted(found.failures, 'failure')}, {counted(found.warnings, 'warning')}")
 
 
 def _run_step(
     name: str,
     pipeline: str | None,
-    show: Callable[[Document], None],
+    show: Callable[[Any], None],
     as_json: bool,
     *,
     variables: Mirror | NeedsAirflow | None = None,
     abandon_after: float = 0.0,
-) -> tuple[list[Document], int]:
+) -> tuple[list[Any], int]:
     """Run a maintenance step for one pipeline, or for all. Print what it did.
 
     Return its documents and the exit code. A pipeline that fails never stops the others.
@@ -196,7 +200,7 @@ def _run_step(
     documents: list[Document] = []
     problems = []
 
-    def do(spec: Spec) -> dict[str, Any]:
+    def do(spec: Spec) -> Document:
         document = step.do(spec, given)
         documents.append(document)
         if problem := step.problem(spec, document):

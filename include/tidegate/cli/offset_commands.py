@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +11,9 @@ from tidegate.cli.airflow_variables import signature, variables_if_any
 from tidegate.cli.console import Json, Pipeline, answer, bold, say
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import pipeline_files
+
+if TYPE_CHECKING:
+    from tidegate.maintenance.cursor_moves import Cursors
 
 app = typer.Typer(
     help="Cursors: show them, move one forward, adopt a recreated topic.",
@@ -30,17 +32,17 @@ def show_offsets(pipeline: Pipeline, as_json: Json = False) -> None:
     answer(show_cursors(pipeline_files.load_ingest(pipeline)), _print_offsets, as_json=as_json)
 
 
-def _print_offsets(document: Mapping[str, Any]) -> None:
-    say(bold(document["pipeline"], f", after entry {document['entry']}"))
-    for topic, each in document["topics"].items():
-        say(f"{topic} {each['topic_id']}")
-        say(f"  origins  {json.dumps(each['origins'])}")
-        for earlier in each["earlier"]:
+def _print_offsets(shown: Cursors) -> None:
+    say(bold(shown.pipeline, f", after entry {shown.entry}"))
+    for topic, each in shown.topics.items():
+        say(f"{topic} {each.topic_id}")
+        say(f"  origins  {json.dumps(each.origins)}")
+        for earlier in each.earlier:
             say(f"  earlier  {earlier}")
-    for gap in document["gaps"]:
-        where = f"{gap['topic']}-{gap['partition']} [{gap['start']:,}, {gap['end']:,})"
-        say(f"gap {where}: {gap['reason']} ({gap['by']})")
-    say(json.dumps(document["offsets"]))
+    for gap in shown.gaps:
+        where = f"{gap.topic}-{gap.partition} [{gap.start:,}, {gap.end:,})"
+        say(f"gap {where}: {gap.reason} ({gap.by})")
+    say(json.dumps(shown.offsets))
 
 
 @app.command("set")
@@ -66,8 +68,8 @@ def set_offset(
         reason=reason,
         by=signature(),
     )
-    entries = ", ".join(f"#{n}" for n in moved["entries"]) or "nothing to skip"
-    text = f"{topic}-{partition}: cursor {moved['was']:,} → {moved['cursor']:,} ({entries})"
+    entries = ", ".join(f"#{n}" for n in moved.entries) or "nothing to skip"
+    text = f"{topic}-{partition}: cursor {moved.was:,} → {moved.cursor:,} ({entries})"
     answer(moved, lambda _: say(text), as_json=as_json)
 
 
@@ -80,10 +82,10 @@ def adopt_topic(pipeline: Pipeline, topic: Topic, reason: Reason, as_json: Json 
     adopted = adopt(
         spec, kafka(spec), variables_if_any(), topic=topic, reason=reason, by=signature()
     )
-    text = f"{topic}: {adopted['topic_id']} is followed already"
-    if adopted["entry"] is not None:
+    text = f"{topic}: {adopted.topic_id} is followed already"
+    if adopted.entry is not None:
         text = (
-            f"{topic}: {adopted['was']} → {adopted['topic_id']} (#{adopted['entry']}), from "
-            f"{json.dumps(adopted['origins'])}"
+            f"{topic}: {adopted.was} → {adopted.topic_id} (#{adopted.entry}), from "
+            f"{json.dumps(adopted.origins)}"
         )
     answer(adopted, lambda _: say(text), as_json=as_json)

@@ -94,7 +94,7 @@ def verify(
     broker = kafka(spec) if against_kafka else None
     findings = flows.flow_of(spec).verify(spec, flows.store(spec), broker, note)
     answer(findings, render.print_findings, as_json=as_json)
-    raise typer.Exit(3 if findings["differences"] else 0)
+    raise typer.Exit(3 if findings.differences else 0)
 
 
 @app.command()
@@ -140,7 +140,7 @@ def release(
         spec, flows.store(spec), plan, action, reason, engine=flows.engine(), run=run_id
     )
     then = {"resend": "a later run sends all of it", "declare sent": "it counts as sent"}[action]
-    text = f"plan {released['plan_id']}: released; {then}"
+    text = f"plan {released.plan_id}: released; {then}"
     answer(released, lambda _: say(text), as_json=as_json)
 
 

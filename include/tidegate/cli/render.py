@@ -26,6 +26,7 @@ from tidegate.core.wording import counted
 if TYPE_CHECKING:
     from tidegate.egress.status import EgressStatus
     from tidegate.ingest.status import IngestStatus
+    from tidegate.runs.findings import Verified
 
 
 def print_each(results: Results, show: Callable[[Any], None], *, as_json: bool) -> int:
@@ -85,17 +86,17 @@ def print_lake_files(listed: Iterable[Document]) -> None:
     say_columns((">commit", ">rows", ">bytes", "uri"), rows)
 
 
-def print_findings(findings: Document) -> None:
+def print_findings(findings: Verified) -> None:
     """Print what `verify` has found."""
-    compared = findings["against_kafka"]
+    compared = findings.against_kafka
     say(
-        f"{counted(findings['commits'], 'live commit')}, {counted(findings['files'], 'file')}, "
-        + counted(findings["rows"], "row")
-        + (f"; {compared['rows']:,} compared with Kafka" if compared else "")
-        + f"; {counted(findings['differences'], 'difference')}"
+        f"{counted(findings.commits, 'live commit')}, {counted(findings.files, 'file')}, "
+        + counted(findings.rows, "row")
+        + (f"; {compared.rows:,} compared with Kafka" if compared else "")
+        + f"; {counted(findings.differences, 'difference')}"
     )
-    for each in findings["first"]:
-        where = ", ".join(f"{k} {v}" for k, v in each.items() if k != "what")
-        say(f"  - {each['what']}{f': {where}' if where else ''}")
-    if more := findings["differences"] - len(findings["first"]):
+    for each in findings.first:
+        where = ", ".join(f"{k} {v}" for k, v in each.where.items())
+        say(f"  - {each.what}{f': {where}' if where else ''}")
+    if more := findings.differences - len(findings.first):
         say(f"  and {counted(more, 'more difference')}")

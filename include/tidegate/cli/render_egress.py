@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tidegate.broker.client_settings import describe_connection
-from tidegate.cli.console import Document, bold, note, say
+from tidegate.cli.console import bold, note, say
 from tidegate.cli.render_ingest import print_last_entry, print_settings
 from tidegate.core.wording import counted, duration
 
 if TYPE_CHECKING:
     from tidegate.egress.explain import EgressExplained
+    from tidegate.egress.publish import Published
+    from tidegate.egress.release import Released
     from tidegate.egress.status import EgressStatus, OpenClaim, Waiting
     from tidegate.lake.plans import Frozen
 
@@ -27,33 +29,33 @@ def print_plan(frozen: Frozen, *, known: bool) -> None:
         note(f"  excluded: {each}")
 
 
-def print_published(published: Any, *, seconds: str, waiting: Waiting | None) -> None:
+def print_published(published: Published, *, seconds: str, waiting: Waiting | None) -> None:
     """Print what a run has sent. The last line has its rows by topic, and where to look.
 
     `waiting` is what the source has left.
     """
     report = published.report
-    name, n = report["pipeline"], report["commit"]
+    name, n = report.pipeline, report.commit
     if n is None:
         done = "already declared sent" if published.plan.has_work else "nothing to send"
         left = waiting_texts(waiting) if waiting and not published.plan.has_work else []
         say("; ".join([f"{done} in {seconds}", *left, f"next: tidegate status {name}"]))
         return
     rows = Counter[str]()
-    for receipt in report["receipts"]:
-        rows[receipt["topic"]] += receipt["sent"]
+    for receipt in report.receipts:
+        rows[receipt.topic] += receipt.sent
     topics = ", ".join(f"{topic} {count:,}" for topic, count in rows.most_common(MOST))
-    if report["broken_order"]:
-        note(f"  the order is broken in {', '.join(report['broken_order'])}", "yellow")
-    if report["quarantined"]:
-        say(f"{counted(report['quarantined'], 'row')} in quarantine: {report['quarantine']}")
-        say(f"  {quarantine_query(report['quarantine'])}")
+    if report.broken_order:
+        note(f"  the order is broken in {', '.join(report.broken_order)}", "yellow")
+    if report.quarantine:
+        say(f"{counted(report.quarantined, 'row')} in quarantine: {report.quarantine}")
+        say(f"  {quarantine_query(report.quarantine)}")
     waits = _waiting_now(waiting) if waiting else ""
     how = f"commit #{n}" if published.new else f"already done as #{n}"
     time = f" in {seconds}" if published.new else ""
-    duplicates = f", {report['duplicates']:,} duplicated" if report["duplicates"] else ""
+    duplicates = f", {report.duplicates:,} duplicated" if report.duplicates else ""
     say(
-        f"{how}: {counted(report['rows'], 'row')} sent{time} ({topics}{duplicates}); "
+        f"{how}: {counted(report.rows, 'row')} sent{time} ({topics}{duplicates}); "
         + (f"{waits}; next: tidegate run {name}" if waits else f"next: tidegate status {name}")
     )
 
@@ -131,10 +133,10 @@ def _work(explained: EgressExplained) -> str:
     return "nothing"
 
 
-def print_late(document: Document) -> None:
+def print_late(released: Released) -> None:
     """Print the offsets of a lake that now count as sent."""
-    for r in document["late"]:
-        say(f"{r['topic']}-{r['partition']} [{r['start']:,}, {r['end']:,}): counted as sent")
+    for r in released.late:
+        say(f"{r.topic}-{r.partition} [{r.start:,}, {r.end:,}): counted as sent")
 
 
 def print_status(state: EgressStatus) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.broker.client_settings import describe_connection
 from tidegate.cli.console import bold, note, say, say_columns, time_since, time_until
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidegate.core.entries import Gap
     from tidegate.egress.explain import EgressExplained
     from tidegate.ingest.explain import IngestExplained
+    from tidegate.ingest.publish import Published
     from tidegate.ingest.status import IngestStatus
     from tidegate.lake.ledger import LastEntry
     from tidegate.lake.plans import Frozen
@@ -43,43 +44,43 @@ def print_plan(frozen: Frozen, *, known: bool) -> None:
         note(f"  and {counted(len(parts) - MOST, 'more partition')}")
 
 
-def print_published(published: Any, *, lake: str, seconds: str) -> None:
+def print_published(published: Published, *, lake: str, seconds: str) -> None:
     """Print a run's commits. The last line has its rows by topic, its lake, and where to look."""
     report = published.report
-    commits = [each["commit"] for each in report["commits"]]
+    commits = [each.commit for each in report.commits]
     if published.new:
-        for each in report["commits"][:MOST]:
-            say(f"commit #{each['commit']}: {counted(each['rows'], 'row')}")
+        for each in report.commits[:MOST]:
+            say(f"commit #{each.commit}: {counted(each.rows, 'row')}")
         if commits[MOST:]:
             say(f"and {counted(len(commits) - MOST, 'more commit')}, the last is #{commits[-1]}")
-    for chunk, others in report["covered_by"].items():
+    for chunk, others in report.covered_by.items():
         by = ", ".join(f"#{n}" for n in others)
         say(f"chunk {chunk}: already in the lake, by {by}")
-    if report["missing"]:
-        note(f"not in the lake: {counted(len(report['missing']), 'chunk')}", "yellow")
+    if report.missing:
+        note(f"not in the lake: {counted(len(report.missing), 'chunk')}", "yellow")
     for gap in published.gaps:
         lost = counted(gap.end - gap.start, "offset")
         say(f"gap: {_range(gap)}, {lost} skipped: {gap.reason}")
     rows = Counter[str]()
-    for each in report["commits"]:
-        for topic, partitions in each["topics"].items():
-            rows[topic] += sum(account["rows"] for account in partitions.values())
+    for each in report.commits:
+        for topic, partitions in each.topics.items():
+            rows[topic] += sum(account.rows for account in partitions.values())
     unfit: dict[str, Counter[str]] = {}
-    for each in report["commits"]:
-        for topic, counts in each["undecodable"].items():
+    for each in report.commits:
+        for topic, counts in each.undecodable.items():
             unfit.setdefault(topic, Counter()).update(counts)
     for line in _undecodable(unfit):
         note(line, "yellow")
     topics = ", ".join(f"{topic} {n:,}" for topic, n in rows.most_common(MOST))
     more = f" and {counted(len(rows) - MOST, 'more topic')}" if len(rows) > MOST else ""
-    done = f"{counted(report['rows'], 'row')} in {seconds}"
+    done = f"{counted(report.rows, 'row')} in {seconds}"
     if published.earlier:
         done += f", {published.earlier:,} of them staged before"
     if commits and not published.new:
-        done = f"already done as {_span(commits)}: {counted(report['rows'], 'row')}"
+        done = f"already done as {_span(commits)}: {counted(report.rows, 'row')}"
     elif not commits:
         done = f"nothing new in {seconds}"
-    name = report["pipeline"]
+    name = report.pipeline
     say(
         f"{done}{f' ({topics}{more})' if topics else ''}; lake: {lake}; "
         f"next: tidegate status {name}"

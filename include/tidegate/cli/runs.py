@@ -118,7 +118,7 @@ def _carry_out(run: Run | EgressRun, run_id: str | None, *, replan: bool, as_jso
         for each in ended:
             show(each)
     if as_json:
-        print(json.dumps(published.report))
+        print(json.dumps(published.report.to_json()))
 
 
 def explain(run: Run | EgressRun, *, as_json: bool) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from tidegate import flows
 from tidegate.cli.console import (
-    Document,
     Json,
     MaxChunks,
     MaxRecords,
@@ -29,6 +28,10 @@ from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest
+
+if TYPE_CHECKING:
+    from tidegate.ingest.topic_coverage import Coverage
+    from tidegate.samples.proposed_decoder import CheckedSamples
 
 app = typer.Typer()
 
@@ -86,26 +89,22 @@ def explain_run(
 def _explain_sample(spec: Ingest, most: int, *, as_json: bool) -> None:
     from tidegate.samples.proposed_decoder import check_sample
 
-    found = {
-        "format": 1,
-        "pipeline": spec.name,
-        "topics": check_sample(spec, kafka(spec), spark(spec), most),
-    }
+    found = check_sample(spec, kafka(spec), spark(spec), most)
     answer(found, _print_sample, as_json=as_json)
 
 
-def _print_sample(found: Document) -> None:
-    for topic, each in found["topics"].items():
-        say(bold(topic, f": {counted(each['records'], 'record')} sampled"))
-        for reason, n in each["unfit"].items():
+def _print_sample(found: CheckedSamples) -> None:
+    for topic, each in found.topics.items():
+        say(bold(topic, f": {counted(each.records, 'record')} sampled"))
+        for reason, n in each.unfit.items():
             say(f"  {n:,}  {reason}", "yellow")
-        if not each["unfit"]:
+        if not each.unfit:
             say("  all fit")
-        if value := each["value"]:
-            could = "columns that fit more" if each["unfit"] else "columns that could be declared"
-            prefix = f", prefix {value['prefix']}" if "prefix" in value else ""
-            say(f"  {could}: {value['schema']} ({value['format']}{prefix})")
-    if not found["topics"]:
+        if value := each.value:
+            could = "columns that fit more" if each.unfit else "columns that could be declared"
+            prefix = f", prefix {value.prefix}" if value.prefix else ""
+            say(f"  {could}: {value.schema} ({value.format}{prefix})")
+    if not found.topics:
         note("no records")
 
 
@@ -215,17 +214,16 @@ def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
     answer(read_coverage(spec, flows.store(spec), kafka(spec)), _print_coverage, as_json=as_json)
 
 
-def _print_coverage(document: Document) -> None:
+def _print_coverage(coverage: Coverage) -> None:
     """Print a line with a bar for each partition, and its intervals below."""
-    say(bold(document["pipeline"]))
-    if document["broker"]:
-        say(document["broker"], "yellow")
-    for topic, each in document["topics"].items():
-        for p, partition in each["partitions"].items():
-            intervals = [CoverageInterval.from_json(form) for form in partition["intervals"]]
-            bar = (_cells(*run) for run in coverage_bar(intervals, _WIDTH))
-            say(Text.assemble(f"{topic}-{p}  ", *bar, "" if intervals else "empty"))
-            _print_intervals(intervals, partition["expires_at"])
+    say(bold(coverage.pipeline))
+    if coverage.broker:
+        say(coverage.broker, "yellow")
+    for topic, each in coverage.topics.items():
+        for p, partition in each.partitions.items():
+            bar = (_cells(*run) for run in coverage_bar(partition.intervals, _WIDTH))
+            say(Text.assemble(f"{topic}-{p}  ", *bar, "" if partition.intervals else "empty"))
+            _print_intervals(partition.intervals, partition.expires_at)
     legend = (Text.assemble(_cells(kind, 1), f" {kind}") for kind in _SYMBOLS)
     say(Text("  ").join(legend))
 

@@ -39,6 +39,11 @@ class Presence(Enum):
     OMITTED = 1
 
 
+def as_object(kind: Any) -> Form:
+    """Return the form of a named tuple as a JSON object."""
+    return Form(lambda value: value._asdict(), lambda form: kind(**form))
+
+
 OMITTED = Presence.OMITTED
 UNCHANGED = Form(lambda value: value, lambda value: value)
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError)

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
+from tidegate.core.json_codec import Document
 from tidegate.errors import TidegateError
 
 FORMAT = 1
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Line:
+class Line(Document):
     """One result: state `ok`, `warning` or `failure`. The last two have a `fix`."""
 
     check: str
@@ -25,6 +25,16 @@ class Line:
     says: str
     fix: str | None = None
     pipeline: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(Document):
+    """The lines of all checks (contract: `doctor --json`)."""
+
+    format: int = FORMAT
+    checks: tuple[Line, ...]
+    warnings: int
+    failures: int
 
 
 @dataclass(frozen=True)
@@ -51,17 +61,14 @@ def failure(check: str, says: str, fix: str) -> Line:
     return Line(check, "failure", says, fix)
 
 
-def run_checks(checks: Sequence[Check]) -> dict[str, Any]:
+def run_checks(checks: Sequence[Check]) -> Diagnosis:
     """Run all checks in parallel and return their lines, in order. One that raises is a failure."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        lines = [line for of_check in pool.map(_run, checks) for line in of_check]
+        lines = tuple(line for of_check in pool.map(_run, checks) for line in of_check)
     states = [line.state for line in lines]
-    return {
-        "format": FORMAT,
-        "checks": [vars(line) for line in lines],
-        "warnings": states.count("warning"),
-        "failures": states.count("failure"),
-    }
+    return Diagnosis(
+        checks=lines, warnings=states.count("warning"), failures=states.count("failure")
+    )
 
 
 def _run(check: Check) -> list[Line]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,22 +46,22 @@ class Published:
     plan: Plan
     commit: int | None
     offsets: Offsets
-    report: Mapping[str, Any]
+    report: reports.EgressReport
     complete_through: str | None
     new: tuple[int, ...] = ()
 
     def asset_event(self, topic: str) -> dict[str, Any]:
         """Return the extra of a topic's asset event (contract)."""
-        receipts = [r for r in self.report["receipts"] if r["topic"] == topic]
+        receipts = [r for r in self.report.receipts if r.topic == topic]
         return {
-            "ranges": {str(r["partition"]): [r["before"], r["after"]] for r in receipts},
-            "rows": sum(r["sent"] for r in receipts),
+            "ranges": {str(r.partition): [r.before, r.after] for r in receipts},
+            "rows": sum(r.sent for r in receipts),
             "commit": self.commit,
             "complete_through": self.complete_through,
             # An item is a topic, or one of its partitions.
             "broken_order": [
                 place
-                for place in self.report["broken_order"]
+                for place in self.report.broken_order
                 if topic in (place, place.rpartition("-")[0])
             ],
         }
@@ -100,11 +99,11 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     faults.point("caches.half")
     commit = fold.live[n] if n is not None else None
     delivery = deliveries.read_delivery(store, Attempt.of(commit)) if commit else None
-    report = reports.short(run, store, frozen, n, commit, delivery)
+    report = reports.summarize(run, store, frozen, n, commit, delivery)
     note = opened.note(plan)
     report_store.keep_report(
         run, store, report, plan, note,
-        lambda: reports.details(run, store, plan, delivery, fold),
+        lambda: reports.describe(run, store, plan, delivery, fold),
     )  # fmt: skip
     checkpointing.make_if_due(store, run.spec.name, opened.ledger)
     through = note.get("surveyed_at") if commit and note.get("takes_all") else None

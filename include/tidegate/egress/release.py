@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from tidegate.core.entries import Gap, Release
+from tidegate.core.json_codec import Document
 from tidegate.core.judge import Lost
 from tidegate.egress.lake_source import open_source_lake, read_unsent
 from tidegate.egress.sender import is_alive
@@ -18,6 +20,32 @@ from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 FORMAT = 1
 
 
+@dataclass(frozen=True)
+class LateRange(Document):
+    """Offsets `[start, end)` of a lake that count as sent from now on."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released(Document):
+    """A claim that an operator has ended, or late ranges (contract: `release --json`).
+
+    `plan_id` is None for late ranges. `files` are those of the claim.
+    """
+
+    format: int = FORMAT
+    pipeline: str
+    plan_id: str | None
+    how: Literal["resend", "declare sent"]
+    files: tuple[str, ...] = ()
+    late: tuple[LateRange, ...] = ()
+
+
 def release_claim(
     spec: EgressSpec,
     store: Store,
@@ -27,8 +55,8 @@ def release_claim(
     *,
     engine: Engine,
     run: str,
-) -> dict[str, Any]:
-    """End an open claim. Without `plan_id` the only open one (contract: `release --json`).
+) -> Released:
+    """End an open claim. Without `plan_id` the only open one.
 
     With `resend`, a later run sends its files as if they had never been sent. `declare sent` counts
     them as sent. Raises NotClaimed if there is no such claim, more than one without `plan_id`, or
@@ -76,19 +104,17 @@ def release_claim(
     outcome = ledger.append(Release(plan_id, claim.attempt, how, reason), run=run)
     if isinstance(outcome, Lost):
         raise NotClaimed(f"plan {plan_id}: another process has just ended its claim")
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "plan_id": plan_id,
-        "how": how,
-        "files": [file.name for file in claim.files],
-        "late": [],
-    }
+    return Released(
+        pipeline=spec.name,
+        plan_id=plan_id,
+        how=how,
+        files=tuple(file.name for file in claim.files),
+    )
 
 
 def declare_late(
     spec: EgressSpec, stores: Stores, pipelines: Pipelines, reason: str, *, by: str, run: str
-) -> dict[str, Any]:
+) -> Released:
     """Count the late ranges of a lake as sent: those committed below offsets that were sent before.
 
     Each range becomes a gap in the egress's own ledger. Raises NotClaimed if there is none.
@@ -107,14 +133,11 @@ def declare_late(
             raise NotClaimed(
                 f"{gap.topic}-{gap.partition}: another process has changed it meanwhile: {outcome}"
             )
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "plan_id": None,
-        "how": "declare sent",
-        "files": [],
-        "late": [
-            {name: value for name, value in gap.to_json().items() if name not in ("reason", "by")}
-            for gap in gaps
-        ],
-    }
+    return Released(
+        pipeline=spec.name,
+        plan_id=None,
+        how="declare sent",
+        late=tuple(
+            LateRange(gap.topic, gap.topic_id, gap.partition, gap.start, gap.end) for gap in gaps
+        ),
+    )

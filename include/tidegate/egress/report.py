@@ -2,80 +2,136 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tidegate.core import layout
-from tidegate.core.entries import Commit
+from tidegate.core.entries import Commit, Receipt
 from tidegate.core.fold import Fold
-from tidegate.core.plan import Plan
-from tidegate.egress.status import read_source
-from tidegate.lake.deliveries import Delivery, SentFile
+from tidegate.core.json_codec import Document
+from tidegate.core.plan import Exclusion, Plan, TargetTopic
+from tidegate.egress.status import Waiting, read_source
+from tidegate.lake.deliveries import Delivery
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store
-from tidegate.runs.client_options import effective_settings
+from tidegate.runs.client_options import InEffect, effective_settings
 from tidegate.runs.run import EgressRun
 
 FORMAT = 1
 
 
-def short(
+@dataclass(frozen=True, kw_only=True)
+class EgressReport(Document):
+    """What a run did (contract: the XCom `report`, and `run --json`, of an egress).
+
+    `rows` were sent, `duplicates` of them twice. `quarantined` rows lie in the directory with the
+    URI `quarantine`. `broken_order` names topics or partitions. `commit` is None for a run that
+    sent nothing.
+    """
+
+    format: int = FORMAT
+    pipeline: str
+    kind: str
+    run: str
+    run_key: str
+    generation: int
+    plan_id: str
+    lane: str
+    rows: int
+    duplicates: int
+    quarantined: int
+    quarantine: str | None
+    files: tuple[str, ...]
+    commit: int | None
+    receipts: tuple[Receipt, ...]
+    proof: str | None
+    broken_order: tuple[str, ...]
+    left_out: tuple[Exclusion, ...]
+
+
+@dataclass(frozen=True)
+class ReplayReport(Document):
+    """The id of a replay, and the SQL condition for its rows, if any."""
+
+    id: str
+    where: str | None
+
+
+@dataclass(frozen=True)
+class SentFileReport(Document):
+    """A file, or partition of a lake: rows sent, `bad` rows, and the digest of what was sent."""
+
+    file: str
+    rows: int
+    bad: int
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EgressDetails(Document):
+    """What the full report adds: rows of each file, and the backlog and settings of now."""
+
+    replay: ReplayReport | None
+    target: Mapping[str, TargetTopic]
+    attempt: str | None
+    versions: Mapping[str, str]
+    sent: tuple[SentFileReport, ...]
+    source: str
+    source_problem: str | None
+    waiting: Waiting | None
+    settings: Mapping[str, InEffect]
+
+
+def summarize(
     run: EgressRun,
     store: Store,
     frozen: Frozen,
     n: int | None,
     commit: Commit | None,
     delivery: Delivery | None,
-) -> dict[str, Any]:
-    """Return what a run did (contract: the XCom `report`, and `run --json`, of an egress)."""
+) -> EgressReport:
+    """Return what a run did, by its commit with the number `n`, and the delivery of it."""
     plan = frozen.plan
     receipts = commit.receipts if commit else ()
     quarantined = sum(file.bad for file in delivery.files) if delivery else 0
-    return {
-        "format": FORMAT,
-        "pipeline": run.spec.name,
-        "kind": run.spec.kind,
-        "run": run.run_id,
-        "run_key": run.key,
-        "generation": frozen.generation,
-        "plan_id": plan.id,
-        "lane": plan.lane,
-        "rows": sum(r.sent for r in receipts),
-        "duplicates": commit.duplicates if commit else 0,
-        "quarantined": quarantined,
-        "quarantine": store.uri(layout.quarantine(plan.id, delivery.attempt))
+    return EgressReport(
+        pipeline=run.spec.name,
+        kind=run.spec.kind,
+        run=run.run_id,
+        run_key=run.key,
+        generation=frozen.generation,
+        plan_id=plan.id,
+        lane=plan.lane,
+        rows=sum(r.sent for r in receipts),
+        duplicates=commit.duplicates if commit else 0,
+        quarantined=quarantined,
+        quarantine=store.uri(layout.quarantine(plan.id, delivery.attempt))
         if delivery and quarantined
         else None,
-        "files": [file.name for file in plan.files],
-        "commit": n,
-        "receipts": [asdict(receipt) for receipt in receipts],
-        "proof": delivery.proof if delivery else None,
-        "broken_order": list(delivery.broken_order) if delivery else [],
-        "left_out": [each.to_json() for each in plan.left_out],
-    }
+        files=tuple(file.name for file in plan.files),
+        commit=n,
+        receipts=receipts,
+        proof=delivery.proof if delivery else None,
+        broken_order=delivery.broken_order if delivery else (),
+        left_out=plan.left_out,
+    )
 
 
-def details(
+def describe(
     run: EgressRun, store: Store, plan: Plan, delivery: Delivery | None, fold: Fold
-) -> dict[str, Any]:
-    """Return what the full report adds: rows of each file, and the backlog and settings of now."""
+) -> EgressDetails:
+    """Return the rows of each file, and the backlog and settings of now."""
     replay = plan.replay or {}
     now = read_source(run.spec, run.stores, run.pipelines, store, fold)
-    return {
-        "replay": {"id": replay["id"], "where": plan.where} if "asked" in replay else None,
-        "target": {topic: asdict(each) for topic, each in (plan.target or {}).items()},
-        "attempt": delivery.attempt if delivery else None,
-        "versions": dict(delivery.versions) if delivery else {},
-        "sent": [_sent(file) for file in delivery.files] if delivery else [],
-        "source": now.source,
-        "source_problem": now.source_problem,
-        "waiting": now.waiting and now.waiting.to_json(),
-        "settings": {
-            name: each.to_json()
-            for name, each in effective_settings(run.spec, run.kafka, {}).items()
-        },
-    }
-
-
-def _sent(file: SentFile) -> dict[str, Any]:
-    return {"file": file.file, "rows": file.rows, "bad": file.bad, "digest": file.digest}
+    files = delivery.files if delivery else ()
+    return EgressDetails(
+        replay=ReplayReport(replay["id"], plan.where) if "asked" in replay else None,
+        target=plan.target or {},
+        attempt=delivery.attempt if delivery else None,
+        versions=delivery.versions if delivery else {},
+        sent=tuple(SentFileReport(each.file, each.rows, each.bad, each.digest) for each in files),
+        source=now.source,
+        source_problem=now.source_problem,
+        waiting=now.waiting,
+        settings=effective_settings(run.spec, run.kafka, {}),
+    )

@@ -25,7 +25,7 @@ from tidegate.lake import audit, deliveries, plans
 from tidegate.lake.deliveries import SentFile
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.boundary_search import refuse_leaderless
-from tidegate.runs.findings import Findings
+from tidegate.runs.findings import Findings, Verified
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.spec_protocol import EgressSpec
 
@@ -62,7 +62,7 @@ class _Target:
         return self.seen.topic_ids, {t: {p: m.start for p, m in each.items()} for t, each in marks}
 
 
-def verify(spec: EgressSpec, store: Store, kafka: Kafka | None, say: Say) -> dict[str, Any]:
+def verify(spec: EgressSpec, store: Store, kafka: Kafka | None, say: Say) -> Verified:
     """Compare ledger and manifests; with `kafka`, every row with its record, content included.
 
     Rows that the target does not retain, by retention or by compaction, are counted as `expired`.
@@ -97,7 +97,7 @@ def verify(spec: EgressSpec, store: Store, kafka: Kafka | None, say: Say) -> dic
         if target:
             say("searching the rest of the target for duplicates")
             _count_later(target, {n: fold.live[n] for n in names}, names, findings)
-    return findings.to_json(spec.name, against_kafka=kafka is not None)
+    return findings.conclude(spec.name, against_kafka=kafka is not None)
 
 
 @contextmanager

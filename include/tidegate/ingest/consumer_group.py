@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from tidegate.core.fold import Fold
+from tidegate.core.json_codec import Document
 from tidegate.core.offsets import Offsets
 from tidegate.errors import TidegateError
 from tidegate.runs.kafka_protocol import Kafka
@@ -14,6 +14,25 @@ from tidegate.runs.spec_protocol import IngestSpec
 from tidegate.runs.topics import recorded_topics
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GroupDrift(Document):
+    """A partition whose offset in the group (`shown`, None without one) is not the ledger's."""
+
+    topic: str
+    partition: int
+    shown: int | None
+    ledger: int
+
+
+@dataclass(frozen=True)
+class ReconciledGroup(Document):
+    """What differed in a group. `error` is the reason if the broker or the group refused."""
+
+    name: str
+    drifts: tuple[GroupDrift, ...]
+    error: str | None
 
 
 def commit_cursors(spec: IngestSpec, kafka: Kafka, offsets: Offsets) -> None:
@@ -26,25 +45,17 @@ def commit_cursors(spec: IngestSpec, kafka: Kafka, offsets: Offsets) -> None:
         logger.warning("%s: group %s: %s", spec.name, spec.progress_group, error)
 
 
-def reconcile_group(spec: IngestSpec, kafka: Kafka, fold: Fold) -> dict[str, Any]:
-    """Commit the cursors if the group differs. Return each partition that did.
-
-    `error` is the reason if the broker or the group refused.
-    """
+def reconcile_group(spec: IngestSpec, kafka: Kafka, fold: Fold) -> ReconciledGroup:
+    """Commit the cursors if the group differs. Return each partition that did."""
     assert spec.progress_group is not None
     topics = [t for t in recorded_topics(spec, fold).topics if t in fold.topic_ids]
     cursors = {topic: fold.cursors(topic) for topic in topics}
-    found: list[Mapping[str, Any]] = []
+    found: list[GroupDrift] = []
     error = None
     try:
         shown = kafka.committed(spec.progress_group)
         found = [
-            {
-                "topic": topic,
-                "partition": p,
-                "shown": shown.get(topic, {}).get(p),
-                "ledger": cursor,
-            }
+            GroupDrift(topic, p, shown.get(topic, {}).get(p), cursor)
             for topic, partitions in cursors.items()
             for p, cursor in partitions.items()
             if shown.get(topic, {}).get(p) != cursor
@@ -53,4 +64,4 @@ def reconcile_group(spec: IngestSpec, kafka: Kafka, fold: Fold) -> dict[str, Any
             kafka.commit(spec.progress_group, cursors)
     except TidegateError as refused:
         error = str(refused)
-    return {"name": spec.progress_group, "drifts": found, "error": error}
+    return ReconciledGroup(spec.progress_group, tuple(found), error)

@@ -36,7 +36,7 @@ class Published:
     plan: Plan
     commits: Mapping[int, int]
     offsets: Offsets
-    report: Mapping[str, Any]
+    report: reports.IngestReport
     complete_through: Mapping[str, str]
     missing: tuple[int, ...] = ()
     new: tuple[int, ...] = ()
@@ -50,11 +50,7 @@ class Published:
             "ranges": {
                 str(p): [starts[topic][p], end] for p, end in sorted(ends.get(topic, {}).items())
             },
-            "rows": sum(
-                account["rows"]
-                for commit in self.report["commits"]
-                for account in commit["topics"].get(topic, {}).values()
-            ),
+            "rows": self.report.rows_of(topic),
             "commit": max(self.commits.values(), default=None),
             "complete_through": self.complete_through.get(topic),
         }
@@ -111,22 +107,20 @@ def publish(opened: OpenRun[Run]) -> Published:
     offsets = variables.write_variables(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
     consumer_group.commit_cursors(run.spec, run.kafka, offsets)
-    report = reports.short(run, frozen, entries, missing, ledger.fold)
+    report = reports.summarize(run, frozen, entries, missing, ledger.fold)
     new = tuple(n for n in commits.values() if n > before)
     note = opened.note(plan)
     if not missing:  # only the first report is kept
         report_store.keep_report(
             run, store, report, plan, note,
-            lambda: reports.details(opened, report, entries, plan, note),
+            lambda: reports.describe(opened, report, entries, plan, note),
             is_new=bool(new),
         )  # fmt: skip
     checkpointing.make_if_due(store, run.spec.name, ledger)
     through = complete_through.survey_times(run.spec, plan, note, ledger.fold)
     gaps = tuple(gap for gap in ledger.fold.gaps if gap.by == run.run_id)
     earlier = sum(
-        each["rows"]
-        for each in report["commits"]
-        if Attempt.of(entries[each["chunk"]][1]) not in opened.staged
+        commit.rows for _, commit in entries.values() if Attempt.of(commit) not in opened.staged
     )
     return Published(plan, commits, offsets, report, through, tuple(missing), new, gaps, earlier)
 

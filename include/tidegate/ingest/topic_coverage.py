@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from tidegate.core.cluster_answers import iso
 from tidegate.core.coverage import CoverageInterval, partition_coverage
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
+from tidegate.core.json_codec import Document
 from tidegate.core.offsets import OffsetRange
 from tidegate.ingest.status import PipelineState, positions, read_state
 from tidegate.lake.store_protocol import Store
@@ -20,32 +21,58 @@ FORMAT = 1
 IntervalsOf = Mapping[str, Mapping[int, tuple[CoverageInterval, ...]]]
 
 
-def read_coverage(spec: IngestSpec, store: Store, kafka: Kafka) -> dict[str, Any]:
-    """Return every partition's intervals (contract: `coverage --json`).
+@dataclass(frozen=True)
+class PartitionCoverage(Document):
+    """The intervals of a partition, without a hole.
 
-    From `expires_at` on, the first unseen record may be deleted. Null if that is unknown.
+    From `expires_at` on, a time in ISO 8601, the first unseen record may be deleted. None if that
+    is unknown.
     """
+
+    intervals: tuple[CoverageInterval, ...]
+    expires_at: str | None
+
+
+@dataclass(frozen=True)
+class TopicCoverage(Document):
+    """A topic by its id, None if nobody knows it, and its partitions."""
+
+    topic_id: str | None
+    partitions: Mapping[int, PartitionCoverage]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage(Document):
+    """Every offset that the ledger or the broker knows (contract: `coverage --json`).
+
+    `broker` is its error if it does not answer.
+    """
+
+    format: int = FORMAT
+    pipeline: str
+    topics: Mapping[str, TopicCoverage]
+    broker: str | None
+
+
+def read_coverage(spec: IngestSpec, store: Store, kafka: Kafka) -> Coverage:
+    """Return every partition's intervals."""
     state = read_state(spec, store, kafka)
     found = coverage_intervals(state)
     expire = kafka.expiries(_first_unseen(found), spec.isolation) if state.watermarks else {}
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "topics": {
-            topic: {
-                "topic_id": state.topic_ids.get(topic),
-                "partitions": {
-                    str(p): {
-                        "intervals": [each.to_json() for each in of_partition],
-                        "expires_at": iso(expire.get((topic, p))),
-                    }
-                    for p, of_partition in partitions.items()
+    return Coverage(
+        pipeline=spec.name,
+        topics={
+            topic: TopicCoverage(
+                state.topic_ids.get(topic),
+                {
+                    p: PartitionCoverage(intervals, iso(expire.get((topic, p))))
+                    for p, intervals in partitions.items()
                 },
-            }
+            )
             for topic, partitions in found.items()
         },
-        "broker": state.problem,
-    }
+        broker=state.problem,
+    )
 
 
 def coverage_intervals(state: PipelineState) -> IntervalsOf:

@@ -26,7 +26,7 @@ from tidegate.lake.attempts import Manifest
 from tidegate.lake.footers import open_committed
 from tidegate.lake.ledger import Ledger, refuse_absent
 from tidegate.lake.store_protocol import Listed, Store
-from tidegate.runs.findings import Findings
+from tidegate.runs.findings import Findings, Verified
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.spec_protocol import IngestSpec
 
@@ -36,7 +36,7 @@ _BATCH = 20_000  # rows
 _MOST_OPEN = 200  # files
 
 
-def verify(spec: IngestSpec, store: Store, kafka: Kafka | None, say: Say) -> dict[str, Any]:
+def verify(spec: IngestSpec, store: Store, kafka: Kafka | None, say: Say) -> Verified:
     """Check that ledger, plans, manifests, footers and pages agree. Return the findings.
 
     Reading the ledger checks its chain of digests, reading the pages their checksums. Every commit
@@ -84,7 +84,7 @@ def verify(spec: IngestSpec, store: Store, kafka: Kafka | None, say: Say) -> dic
             "reads U+FFFD in place of such bytes, and so does who reads the lake"
         )
     _refuse_leaderless(findings, say)
-    return findings.to_json(spec.name, against_kafka=kafka is not None)
+    return findings.conclude(spec.name, against_kafka=kafka is not None)
 
 
 class _Now:

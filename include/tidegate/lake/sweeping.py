@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tidegate.core import layout
 from tidegate.core.entries import Abandon
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
+from tidegate.core.json_codec import Document
 from tidegate.core.judge import Lost
 from tidegate.core.wording import counted
 from tidegate.core.work import Standing, chunk_of
@@ -33,12 +33,35 @@ ABANDON_AFTER = 24 * 3600.0
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class SweptAttempt(Document):
+    """An attempt whose files were deleted: their number, their bytes, and why."""
+
+    plan_id: str
+    chunk: int
+    attempt: str
+    why: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class KeptAttempt(Document):
+    """The attempt of a commit whose files were due, and why they had to stay."""
+
+    plan_id: str
+    chunk: int
+    attempt: str
+    commit: int
+    why: str
+
+
 @dataclass
 class Swept:
     """What was deleted of each attempt and why, and what was due and had to be left."""
 
-    attempts: list[dict[str, Any]] = field(default_factory=list)
-    left: list[dict[str, Any]] = field(default_factory=list)
+    attempts: list[SweptAttempt] = field(default_factory=list)
+    left: list[KeptAttempt] = field(default_factory=list)
 
 
 def sweep(
@@ -72,10 +95,10 @@ def sweep(
             try:
                 copies = [f for f in committed_manifest(store, entry).files if f.path in staged]
             except LakeDamaged as error:
-                swept.left.append({**_named(attempt), "commit": n, "why": str(error)})
+                swept.left.append(KeptAttempt(*attempt, n, str(error)))
                 continue
             if n in fold.live and (wrong := _unverified(store, copies)):
-                swept.left.append({**_named(attempt), "commit": n, "why": wrong})
+                swept.left.append(KeptAttempt(*attempt, n, wrong))
             elif n in fold.live or not copies:
                 _remove(store, attempt, files, "placed", swept)
         elif attempt in fold.abandoned:
@@ -168,8 +191,4 @@ def _remove(
     store.prune(attempt.directory)
     size = sum(listed.size for listed in files)
     logger.info("%s: removed %s (%s)", attempt.directory, counted(len(files), "file"), why)
-    swept.attempts.append({**_named(attempt), "why": why, "files": len(files), "bytes": size})
-
-
-def _named(attempt: Attempt) -> dict[str, Any]:
-    return {"plan_id": attempt.plan_id, "chunk": attempt.chunk, "attempt": attempt.name}
+    swept.attempts.append(SweptAttempt(*attempt, why, len(files), size))

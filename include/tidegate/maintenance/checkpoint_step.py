@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
+from tidegate.core.json_codec import Document
 from tidegate.lake import checkpointing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
@@ -12,19 +13,27 @@ from tidegate.runs.spec_protocol import Spec
 FORMAT = 1
 
 
-def checkpoint_pipeline(spec: Spec, store: Store) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Checkpointed(Document):
+    """A checkpoint at the `entry` of the ledger, for which `read` entries were read.
+
+    `bytes` is its size, 0 if nothing was written.
+    """
+
+    format: int = FORMAT
+    pipeline: str
+    entry: int
+    read: int
+    bytes: int
+
+
+def checkpoint_pipeline(spec: Spec, store: Store) -> Checkpointed:
     """Write a checkpoint of the ledger's state, unless the newest one is at its end.
 
-    `read` is the number of entries read since the previous checkpoint.
+    `read` counts the entries since the previous checkpoint.
     """
     ledger = Ledger(store, spec.name)
     fold = ledger.fold
     read = fold.n - ledger.checkpoint
     size = checkpointing.make_checkpoint(store, spec.name, ledger) if read else 0
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "entry": fold.n,
-        "read": read,
-        "bytes": size,
-    }
+    return Checkpointed(pipeline=spec.name, entry=fold.n, read=read, bytes=size)

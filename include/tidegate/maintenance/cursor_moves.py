@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from tidegate.broker.cluster import survey
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Survey
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.fold import Fold
+from tidegate.core.json_codec import Document
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.partition import fix_for, topic_problem
 from tidegate.errors import (
@@ -30,24 +31,75 @@ from tidegate.runs.run import Mirror
 FORMAT = 1
 
 
-def show_cursors(spec: Ingest) -> dict[str, Any]:
-    """Return the ledger's cursors in Spark's form, and the origin of each partition."""
+ByPartition = Mapping[int, int]
+"""Offsets by partition."""
+
+
+@dataclass(frozen=True)
+class TopicCursors(Document):
+    """The topic id that the ledger follows, the origin of each partition, and earlier ids."""
+
+    topic_id: str
+    origins: ByPartition
+    earlier: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cursors(Document):
+    """The cursors after an entry of the ledger (contract: `offsets show --json`)."""
+
+    format: int = FORMAT
+    pipeline: str
+    entry: int
+    offsets: Mapping[str, ByPartition]
+    topics: Mapping[str, TopicCursors]
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CursorMove(Document):
+    """A cursor before (`was`) and after it was moved, and the entries that record the gap."""
+
+    format: int = FORMAT
+    pipeline: str
+    topic: str
+    partition: int
+    was: int
+    cursor: int
+    entries: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptedTopic(Document):
+    """The topic id before (`was`) and after an adoption. `entry` is None if nothing changed."""
+
+    format: int = FORMAT
+    pipeline: str
+    topic: str
+    was: str
+    topic_id: str
+    origins: ByPartition
+    entry: int | None
+
+
+def show_cursors(spec: Ingest) -> Cursors:
+    """Return the ledger's cursors, and the origin of each partition."""
     fold = _ledger(spec).fold
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "entry": fold.n,
-        "offsets": {topic: _numbered(fold.cursors(topic)) for topic in sorted(fold.topic_ids)},
-        "topics": {
-            topic: {
-                "topic_id": topic_id,
-                "origins": _numbered(fold.origins[topic_id]),
-                "earlier": list(fold.earlier_ids.get(topic, ())),
-            }
-            for topic, topic_id in sorted(fold.topic_ids.items())
+    topics = sorted(fold.topic_ids.items())
+    return Cursors(
+        pipeline=spec.name,
+        entry=fold.n,
+        offsets={topic: _sorted(fold.cursors(topic)) for topic, _ in topics},
+        topics={
+            topic: TopicCursors(
+                topic_id,
+                _sorted(fold.origins[topic_id]),
+                tuple(fold.earlier_ids.get(topic, ())),
+            )
+            for topic, topic_id in topics
         },
-        "gaps": [gap.to_json() for gap in fold.gaps],
-    }
+        gaps=tuple(fold.gaps),
+    )
 
 
 def move(
@@ -61,7 +113,7 @@ def move(
     reason: str,
     by: str,
     run: str | None = None,
-) -> dict[str, Any]:
+) -> CursorMove:
     """Move a cursor forward. The offsets in between become a gap with a reason, and are not read.
 
     Raises CursorBackward and BeyondEnd. What is committed between the two offsets stays committed.
@@ -111,25 +163,24 @@ def move(
             end=end,
             offset=offset,
         )
-    entries = []
+    entries: list[int] = []
     if offset > cursor:
         gap = Gap(topic, topic_id, partition, cursor, offset, reason, by)
         entries = ledger.skip(gap, run=run or by)
     variables.write_topic(mirror, spec, ledger.fold, topic, partition)
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "topic": topic,
-        "partition": partition,
-        "was": cursor,
-        "cursor": ledger.fold.progress(topic_id, partition).cursor,
-        "entries": entries,
-    }
+    return CursorMove(
+        pipeline=spec.name,
+        topic=topic,
+        partition=partition,
+        was=cursor,
+        cursor=ledger.fold.progress(topic_id, partition).cursor,
+        entries=tuple(entries),
+    )
 
 
 def adopt(
     spec: Ingest, kafka: KafkaCluster, mirror: Mirror, *, topic: str, reason: str, by: str
-) -> dict[str, Any]:
+) -> AdoptedTopic:
     """Adopt a recreated topic: from now on the ledger follows the new topic id.
 
     Committed rows stay, under the old id. The new topic begins at its log start. If it was already
@@ -150,15 +201,14 @@ def adopt(
             case _:  # another entry came first, perhaps of a still newer topic id
                 return adopt(spec, kafka, mirror, topic=topic, reason=reason, by=by)
     variables.write_topic(mirror, spec, ledger.fold, topic)
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "topic": topic,
-        "was": was,
-        "topic_id": topic_id,
-        "origins": _numbered(ledger.fold.origins[topic_id]),
-        "entry": entry,
-    }
+    return AdoptedTopic(
+        pipeline=spec.name,
+        topic=topic,
+        was=was,
+        topic_id=topic_id,
+        origins=_sorted(ledger.fold.origins[topic_id]),
+        entry=entry,
+    )
 
 
 def _ledger(spec: Ingest) -> Ledger:
@@ -189,5 +239,5 @@ def _survey(spec: Ingest, kafka: KafkaCluster, fold: Fold, topic: str) -> Survey
     return seen
 
 
-def _numbered(offsets: Mapping[int, int]) -> dict[str, int]:
-    return {str(p): offsets[p] for p in sorted(offsets)}
+def _sorted(offsets: ByPartition) -> ByPartition:
+    return dict(sorted(offsets.items()))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegate.core.json_codec import Document
 from tidegate.errors import CursorAhead, LakeDamaged, NeedsAirflow, TidegateError
 from tidegate.flows import FLOWS, KafkaOf, store
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
+    from tidegate.maintenance.reconcile import Reconciled
+    from tidegate.maintenance.sweep import SweptPipeline
     from tidegate.runs.run import Mirror
     from tidegate.runs.spec_protocol import IngestSpec
-
-Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,12 @@ class Step:
     """
 
     description: str
-    do: Callable[[Any, Environment], dict[str, Any]]
-    problem: Callable[[Spec, Document], TidegateError | None] = lambda _, __: None
+    do: Callable[[Any, Environment], Document]
+    problem: Callable[[Spec, Any], TidegateError | None] = lambda _, __: None
     kinds: tuple[str, ...] = tuple(FLOWS)
 
 
-def _reconcile(spec: Spec, given: Environment) -> dict[str, Any]:
+def _reconcile(spec: Spec, given: Environment) -> Reconciled:
     from tidegate.maintenance.reconcile import reconcile_pipeline
 
     group = isinstance(spec, Ingest) and spec.progress_group
@@ -55,10 +56,8 @@ def _reconcile(spec: Spec, given: Environment) -> dict[str, Any]:
     return reconcile_pipeline(spec, None, kafka)
 
 
-def _ahead(spec: Spec, reconciled: Document) -> CursorAhead | None:
-    from tidegate.maintenance.reconcile import left_ahead
-
-    if not (ahead := left_ahead(reconciled)):
+def _ahead(spec: Spec, reconciled: Reconciled) -> CursorAhead | None:
+    if not (ahead := reconciled.ahead):
         return None
     return CursorAhead(
         f"ahead of the ledger: {', '.join(ahead)}. Either the lake at {spec.lake} is not "
@@ -67,26 +66,26 @@ def _ahead(spec: Spec, reconciled: Document) -> CursorAhead | None:
     )
 
 
-def _kept(_: Spec, swept: Document) -> LakeDamaged | None:
-    if not swept["left"]:
+def _kept(_: Spec, swept: SweptPipeline) -> LakeDamaged | None:
+    if not swept.left:
         return None
-    kept = "; ".join(f"commit #{each['commit']}: {each['why']}" for each in swept["left"])
+    kept = "; ".join(f"commit #{each.commit}: {each.why}" for each in swept.left)
     return LakeDamaged(f"staged copies were kept, because files in data/ are damaged: {kept}")
 
 
-def _repair(spec: IngestSpec, _: Environment) -> dict[str, Any]:
+def _repair(spec: IngestSpec, _: Environment) -> Document:
     from tidegate.maintenance.repair import repair_lake
 
     return repair_lake(spec, store(spec))
 
 
-def _sweep(spec: Spec, given: Environment) -> dict[str, Any]:
+def _sweep(spec: Spec, given: Environment) -> Document:
     from tidegate.maintenance.sweep import sweep_pipeline
 
     return sweep_pipeline(spec, store(spec), run=given.run, abandon_after=given.abandon_after)
 
 
-def _checkpoint(spec: Spec, _: Environment) -> dict[str, Any]:
+def _checkpoint(spec: Spec, _: Environment) -> Document:
     from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
 
     return checkpoint_pipeline(spec, store(spec))

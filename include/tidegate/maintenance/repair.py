@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 from tidegate.core import layout
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
+from tidegate.core.json_codec import Document, Name
 from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import placing
@@ -22,7 +24,26 @@ FORMAT = 1
 logger = logging.getLogger(__name__)
 
 
-def repair_lake(spec: IngestSpec, store: Store) -> dict[str, Any]:
+@dataclass(frozen=True)
+class QuarantinedFile(Document):
+    """A file that was moved to quarantine: the URIs of both places, and its size."""
+
+    source: Annotated[str, Name("from")]
+    target: Annotated[str, Name("to")]
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repaired(Document):
+    """The commits whose files were placed, and the files that are now in quarantine."""
+
+    format: int = FORMAT
+    pipeline: str
+    placed: tuple[int, ...]
+    quarantined: tuple[QuarantinedFile, ...]
+
+
+def repair_lake(spec: IngestSpec, store: Store) -> Repaired:
     """Place unplaced commits. Move files in `data/` that no live commit lists to quarantine.
 
     A committed file that is missing or truncated is placed again from its staged copy; LakeDamaged
@@ -54,12 +75,11 @@ def repair_lake(spec: IngestSpec, store: Store) -> dict[str, Any]:
     again, damaged = _place_again(store, ledger, files, sizes)
     if failures := [*damaged, *failures]:
         raise failures[0]
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "placed": sorted({*placed, *again}),
-        "quarantined": list(moved.values()),
-    }
+    return Repaired(
+        pipeline=spec.name,
+        placed=tuple(sorted({*placed, *again})),
+        quarantined=tuple(moved.values()),
+    )
 
 
 def _live_files(store: Store, fold: Fold, commits: Iterable[int]) -> dict[int, Sequence[LakeFile]]:
@@ -74,7 +94,7 @@ def _is_unknown(store: Store, listed: Listed, file: LakeFile | None) -> bool:
     return listed.size != size and store.size(file.path) == size
 
 
-def _quarantine(store: Store, unknown: list[Listed]) -> dict[Listed, dict[str, Any]]:
+def _quarantine(store: Store, unknown: list[Listed]) -> dict[Listed, QuarantinedFile]:
     """Move files to a new quarantine directory, under their names."""
     directory = placing.quarantine_directory()
     moved = {}
@@ -84,7 +104,7 @@ def _quarantine(store: Store, unknown: list[Listed]) -> dict[Listed, dict[str, A
         if size is None:
             continue  # a replacement has deleted it meanwhile
         logger.warning("%s: no live commit lists it; moved to quarantine", store.uri(path))
-        moved[each] = {"from": store.uri(path), "to": store.uri(directory + path), "bytes": size}
+        moved[each] = QuarantinedFile(store.uri(path), store.uri(directory + path), size)
     return moved
 
 

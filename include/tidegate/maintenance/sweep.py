@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
+from tidegate.core.json_codec import Document
 from tidegate.lake import multipart_uploads, sweeping
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
+from tidegate.lake.sweeping import KeptAttempt, SweptAttempt
 from tidegate.pipelines.spec import Ingest, Spec
 
 FORMAT = 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweptPipeline(Document):
+    """The attempts whose files were deleted, and those that had to stay (`left`).
+
+    `files` and `bytes` are sums. `uploads` counts the multipart uploads that were aborted.
+    """
+
+    format: int = FORMAT
+    pipeline: str
+    swept: tuple[SweptAttempt, ...]
+    left: tuple[KeptAttempt, ...]
+    files: int
+    bytes: int
+    uploads: int
+
+
 def sweep_pipeline(
     spec: Spec, store: Store, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER
-) -> dict[str, Any]:
+) -> SweptPipeline:
     """Delete what the rules of `lake.sweeping` allow. Return what was deleted and what was kept.
 
     `abandon_after` is in seconds. It must be longer than any application runs. On an object store,
@@ -29,12 +47,11 @@ def sweep_pipeline(
         swept = sweeping.sweep_egress(store, ledger)
     before = datetime.now(UTC) - timedelta(seconds=abandon_after)
     aborted = multipart_uploads.abort_uploads(store, before=before)
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "swept": swept.attempts,
-        "left": swept.left,
-        "files": sum(each["files"] for each in swept.attempts),
-        "bytes": sum(each["bytes"] for each in swept.attempts),
-        "uploads": len(aborted),
-    }
+    return SweptPipeline(
+        pipeline=spec.name,
+        swept=tuple(swept.attempts),
+        left=tuple(swept.left),
+        files=sum(each.files for each in swept.attempts),
+        bytes=sum(each.bytes for each in swept.attempts),
+        uploads=len(aborted),
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param, chain, get_current_context, task
 
 from tidegate import flows
+from tidegate.core.json_codec import Document
 from tidegate.errors import ConfigurationError, Transient
 from tidegate.maintenance.maintenance_steps import STEPS, Environment
 from tidegate.orchestration import rights
@@ -174,7 +175,7 @@ def run_step(name: str, context: Context) -> None:
         run, airflow_connections.kafka, airflow_connections.Variables(), ABANDON_AFTER
     )
 
-    def do(spec: Spec) -> dict[str, Any]:
+    def do(spec: Spec) -> Document:
         document = step.do(spec, given)
         if problem := step.problem(spec, document):
             raise problem
@@ -203,10 +204,11 @@ def _params(context: Context) -> Mapping[str, Any]:
     return params_of(context)
 
 
-def _report(context: Context, documents: Mapping[str, Any]) -> None:
-    found = dict(documents)
+def _report(context: Context, documents: Mapping[str, Document]) -> None:
+    forms = {name: each.to_json() for name, each in documents.items()}
+    found = forms
     if not is_short(found):  # the log has them whole
-        found = {n: numbers_of(each) for n, each in found.items() if isinstance(each, Mapping)}
+        found = {n: numbers_of(each) for n, each in forms.items()}
     context["ti"].xcom_push("report", found)
-    for name, document in documents.items():
-        logger.info("%s: %s", name, json.dumps(document))
+    for name, form in forms.items():
+        logger.info("%s: %s", name, json.dumps(form))

@@ -243,7 +243,7 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
     from tidegate.core.offsets import spark_offsets
 
     def kept() -> dict[str, Any]:
-        place = layout.report(published.report["run_key"], published.report["generation"])
+        place = layout.report(published.report.run_key, published.report.generation)
         return {"uri": run.store().uri(place)}
 
     def short(form: dict[str, Any]) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
 
     offsets = spark_offsets(published.offsets)
     context["ti"].xcom_push("offsets", offsets if is_short(offsets) else kept())
-    context["ti"].xcom_push("report", short(published.report))
+    context["ti"].xcom_push("report", short(published.report.to_json()))
     events, outlets = context["outlet_events"], context["task"].outlets
     for topic in flows.topics(run.spec):
         uri = asset(run.spec.name, topic).uri
@@ -265,7 +265,7 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
             events[alias].add(
                 asset(run.spec.name, topic), extra=short(published.asset_event(topic))
             )
-    logger.info("%s published", counted(published.report["rows"], "row"))
+    logger.info("%s published", counted(published.report.rows, "row"))
 
 
 def verdict(run_of: RunOf, context: Context) -> None:

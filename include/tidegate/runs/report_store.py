@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core import canonical, layout
+from tidegate.core.json_codec import Document
 from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
 from tidegate.lake import json_documents
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.run import AnyRun
+from tidegate.runs.steps import AnyReport
 
 FORMAT = 1
 """The format number of reports."""
@@ -23,31 +25,31 @@ logger = logging.getLogger(__name__)
 def keep_report(
     run: AnyRun,
     store: Store,
-    summary: Mapping[str, Any],
+    summary: AnyReport,
     plan: Plan,
     note: Mapping[str, Any],
-    details: Callable[[], Mapping[str, Any]],
+    describe: Callable[[], Document],
     *,
     is_new: bool = False,
 ) -> None:
     """Write the full report of a run that had work, unless one exists. Never raises.
 
-    `note` is the plan's note. `details` returns the fields that depend on the kind of pipeline.
+    `note` is the plan's note. `describe` returns what the full report adds to the `summary`.
     With `is_new` no existing report is looked up. One that exists is still not overwritten.
     """
-    path = layout.report(run.key, summary["generation"])
+    path = layout.report(run.key, summary.generation)
     if not plan.has_work and not plan.left_out:
         return
     try:
         if not is_new and store.size(path) is not None:
             return
         report = {
-            **summary,
+            **summary.to_json(),
             "dag": run.dag_id,
             "window_date": plan.window_date,
             "planned_at": note.get("at"),
             "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            **details(),
+            **describe().to_json(),
         }
         store.create(path, canonical.encode(report))
     except TidegateError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +26,20 @@ class Planned:
         return self.frozen.plan
 
 
+class AnyReport(Protocol):
+    """The short report of a run of either kind."""
+
+    @property
+    def run_key(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object."""
+
+
 class AnyPublished(Protocol):
     """What a run has published: its plan, the cursors and the report, and its `new` commits."""
 
@@ -34,7 +48,7 @@ class AnyPublished(Protocol):
     @property
     def offsets(self) -> Offsets: ...
     @property
-    def report(self) -> Mapping[str, Any]: ...
+    def report(self) -> AnyReport: ...
     @property
     def new(self) -> tuple[int, ...]: ...
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tidegate.core.fold import Fold
+from tidegate.core.json_codec import Document
 from tidegate.core.offsets import parse_spark_offsets, spark_offsets
 from tidegate.errors import CursorAhead
 from tidegate.lake.ledger import Ledger
@@ -16,6 +16,14 @@ from tidegate.runs.spec_protocol import IngestSpec, Spec
 from tidegate.runs.topics import recorded_topics
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PartitionDrift(Document):
+    """The offset of a partition in a Variable, and in the ledger. None where one is missing."""
+
+    shown: int | None
+    ledger: int | None
 
 
 @dataclass(frozen=True)
@@ -31,17 +39,14 @@ class Drift:
     shown: Mapping[int, int] | None
     cursors: Mapping[int, int]
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def partitions(self) -> dict[int, PartitionDrift]:
+        """The offset in the Variable and in the ledger, of each partition where they differ."""
         shown = self.shown or {}
         return {
-            "name": self.name,
-            "topic": self.topic,
-            "state": self.state,
-            "partitions": {
-                str(p): {"shown": shown.get(p), "ledger": self.cursors.get(p)}
-                for p in sorted(shown.keys() | self.cursors.keys())
-                if shown.get(p) != self.cursors.get(p)
-            },
+            p: PartitionDrift(shown.get(p), self.cursors.get(p))
+            for p in sorted(shown.keys() | self.cursors.keys())
+            if shown.get(p) != self.cursors.get(p)
         }
 
     def rewrite(self, mirror: Mirror) -> None:
@@ -114,7 +119,7 @@ def refuse_ahead(mirror: Mirror, spec: IngestSpec, ledger: Ledger) -> None:
 
 def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
     """Return the error for a Variable that is ahead, with both remedies."""
-    differing = drift.to_json()["partitions"]
+    differing = drift.partitions
     if spec.kind == "egress":
         remedy = "delete it to go on: what this ledger does not know as sent will be sent"
     else:
@@ -124,12 +129,12 @@ def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
         )
     return CursorAhead(
         f"Variable {drift.name} is ahead of the ledger of {spec.name!r}: "
-        + ", ".join(f"partition {p}: {n['shown']}, ledger {n['ledger']}"
-                    for p, n in differing.items())
+        + ", ".join(f"partition {p}: {each.shown}, ledger {each.ledger}"
+                    for p, each in differing.items())
         + f". Either the lake at {spec.lake} is not the one it was (mount or restore it), or "
         f"someone edited the Variable: {remedy}",
         variable=drift.name,
-        partitions=differing,
+        partitions={str(p): each.to_json() for p, each in differing.items()},
     )  # fmt: skip
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import open_reader
@@ -14,6 +14,7 @@ from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core import sampled_columns, schema
 from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding, decoding_of_topic
 from tidegate.core.fold import Fold
+from tidegate.core.json_codec import Document, Form
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest
@@ -46,14 +47,40 @@ def propose_decoders(
     }
 
 
+def _declared(decoder: Decoder | None) -> dict[str, Any] | None:
+    """Return a decoder as a pipeline file has it."""
+    if decoder is None:
+        return None
+    return {key: value for key, value in decoder.to_json().items() if value}
+
+
+@dataclass(frozen=True)
+class CheckedSample(Document):
+    """How many records of a topic were sampled, and the reasons why some do not fit, counted.
+
+    `value` decodes more of the values than the declared columns do. None if it is not known.
+    """
+
+    records: int
+    unfit: Mapping[str, int]
+    value: Annotated[Decoder | None, Form(_declared, lambda form: form)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedSamples(Document):
+    """The samples of a pipeline, by topic (contract: `explain --sample --json`)."""
+
+    format: int = 1
+    pipeline: str
+    topics: Mapping[str, CheckedSample]
+
+
 def check_sample(
     spec: Ingest, kafka: KafkaCluster, spark: SparkConnection, most: int
-) -> dict[str, dict[str, Any]]:
+) -> CheckedSamples:
     """Return, by topic with records, what of a sample does not fit the declared columns.
 
-    `records` were sampled. `unfit` counts the reasons, as `_undecodable` has them: Spark decodes
-    the sample. `value` is how values can be decoded so that more of them fit. Null if that is
-    declared, or not known. Raises the errors of a broker, and those of `decoded`.
+    Spark decodes the sample. Raises the errors of a broker, and those of `decode_samples`.
     """
     sampled = sample_records(spec, kafka, resolve_topics(spec, kafka, Fold()).topics, most)
     declared = {topic: how for topic in sampled if (how := decoding_of_topic(spec.decoding, topic))}
@@ -64,17 +91,8 @@ def check_sample(
         texts = rows[topic][UNDECODABLE].to_pylist() if topic in rows else []
         faults = Counter(text for text in texts if text is not None)
         better = better_than(declared.get(topic, Decoding()), _values(records), faults)
-        found[topic] = {
-            "records": len(records),
-            "unfit": dict(faults.most_common()),
-            "value": _declared(better) if better else None,
-        }
-    return found
-
-
-def _declared(decoder: Decoder) -> dict[str, Any]:
-    """Return a decoder as a pipeline file has it."""
-    return {key: value for key, value in decoder.to_json().items() if value}
+        found[topic] = CheckedSample(len(records), dict(faults.most_common()), better)
+    return CheckedSamples(pipeline=spec.name, topics=found)
 
 
 def better_than(declared: Decoding, values: list[bytes], faults: Iterable[str]) -> Decoder | None:

@@ -122,7 +122,7 @@ def test_a_later_broker_says_who_it_is(connect: Any, version: tuple[int, ...]) -
 
 def test_the_doctor_refuses_an_older_broker(connect: Any) -> None:
     connect((2, 7))
-    (line,) = run_checks([Check("kafka", lambda: check_broker(KAFKA), "p")])["checks"]
+    (line,) = run_checks([Check("kafka", lambda: check_broker(KAFKA), "p")]).to_json()["checks"]
     assert (line["check"], line["state"]) == ("kafka", "failure")
     assert "as Kafka 2.7 does" in line["says"]
     assert "topic ids" in line["fix"]

@@ -46,7 +46,7 @@ def test_a_ledger_that_cannot_be_read(spec, store, monkeypatch):
     monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
     monkeypatch.setattr(pipeline_checks, "survey", Cluster().survey)
     monkeypatch.setattr(pipeline_checks, "read_retentions", lambda *_: {"t": Cluster().kept})
-    found = run_checks(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK))
+    found = run_checks(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK)).to_json()
     first, *others = found["checks"]
     assert (first["check"], first["state"]) == ("lake", "failure")
     assert "entry 2" in first["says"] + first["fix"]
@@ -202,7 +202,7 @@ def test_a_broker_that_is_away(spec, store):
         raise BrokerUnreachable("no broker answered within 8 s; check that it runs")
 
     check, *_ = (c for c in pipeline_checks.checks(spec, away, lambda: SPARK) if c.name == "kafka")
-    (line,) = run_checks([check])["checks"]
+    (line,) = run_checks([check]).to_json()["checks"]
     assert (line["pipeline"], line["says"]) == ("p", "no broker answered within 8 s")
     assert line["fix"] == "check that it runs"
 
@@ -257,7 +257,7 @@ def test_a_healthy_egress(egress, monkeypatch):
     """Ledger and lake, claims, source, broker, target and Spark; a topic that a run makes is
     healthy too, and is not made.
     """
-    found = run_checks(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK))
+    found = run_checks(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK)).to_json()
     assert {each["state"] for each in found["checks"]} == {"ok"}, found["checks"]
     names = [each["check"] for each in found["checks"]]
     assert list(dict.fromkeys(names)) == [
@@ -338,7 +338,7 @@ def test_a_source_with_something_excluded_or_none_at_all(egress, tmp_path):
         path.unlink()
     (tmp_path / "in").rmdir()
     found = run_checks([c for c in pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK)
-                     if c.name == "source"])  # fmt: skip
+                     if c.name == "source"]).to_json()  # fmt: skip
     assert (found["failures"], "cannot be" in found["checks"][0]["says"]) == (1, True)
 
 
@@ -368,7 +368,7 @@ def test_errors_of_an_egress_are_failures(egress, monkeypatch):
 
     monkeypatch.setattr(pipeline_checks, "Cluster", away)
     monkeypatch.setattr(egress_checks, "survey_target", refuses)
-    found = run_checks(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK))
+    found = run_checks(pipeline_checks.checks(egress, lambda: KAFKA, lambda: SPARK)).to_json()
     failed = {each["check"]: each["fix"] for each in found["checks"] if each["state"] == "failure"}
     assert failed == {"kafka": "check that it runs", "target": "grant it"}
 
@@ -431,7 +431,7 @@ def test_notices_of_settings(spec):
 
 def test_the_lines_are_json(spec, store):
     """As `doctor --json` prints them."""
-    found = run_checks(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK)[::3])
+    found = run_checks(pipeline_checks.checks(spec, lambda: KAFKA, lambda: SPARK)[::3]).to_json()
     assert json.loads(json.dumps(found))["checks"][-1] == {
         "pipeline": "p", "check": "spark", "state": "ok", "says": "master local[2]", "fix": None,
     }  # fmt: skip

@@ -38,7 +38,7 @@ MARKS = Watermarks(0, 20, 20)
 def test_a_healthy_machine():
     """All checks are ok in a set-up environment; lines keep the order of the checks."""
     started = time.monotonic()
-    found = run_checks(machine.machine_checks())
+    found = run_checks(machine.machine_checks()).to_json()
     names = [each["check"] for each in found["checks"]]
     assert names == ["pyspark", "java", "jars", "provider", "disk", "clock"]
     assert found["failures"] == 0
@@ -120,7 +120,7 @@ def test_java_inherits_no_connection(tmp_path, monkeypatch):
 
 def test_no_java(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    (line,) = run_checks([Check("java", machine.java)])["checks"]
+    (line,) = run_checks([Check("java", machine.java)]).to_json()["checks"]
     assert (line["state"], "install Java 17 or 21" in line["says"]) == ("failure", True)
 
 
@@ -185,7 +185,9 @@ def test_a_check_that_fails_stops_no_other():
         yield
 
     well = Check("c", lambda: iter([ok("c", "")]))
-    found = run_checks([Check("a", refuses), Check("b", breaks, "p"), well, Check("d", lists)])
+    found = run_checks(
+        [Check("a", refuses), Check("b", breaks, "p"), well, Check("d", lists)]
+    ).to_json()
     assert [(each["check"], each["state"], each["fix"]) for each in found["checks"]] == [
         ("a", "ok", None),
         ("a", "failure", "mend it"),
@@ -222,7 +224,7 @@ def test_a_lake_that_no_run_can_create(spec, lake_that_is_missing):
     check, *_ = pipeline_checks.checks(
         spec.model_copy(update={"lake": lake_that_is_missing}), None, None
     )
-    lines = run_checks([check])["checks"]
+    lines = run_checks([check]).to_json()["checks"]
     assert [(each["check"], each["state"]) for each in lines] == [("lake", "failure")]
 
 
@@ -246,7 +248,7 @@ def test_a_ledger_that_takes_long_to_open(spec, store, monkeypatch):
 def test_a_lake_that_cannot_be_written(spec):
     """/sys is written by nobody, root included."""
     check, *_ = pipeline_checks.checks(spec.model_copy(update={"lake": "/sys"}), None, None)
-    lines = run_checks([check])["checks"]
+    lines = run_checks([check]).to_json()["checks"]
     assert [(each["check"], each["state"]) for each in lines][-1] == ("lake", "failure")
     assert "not permitted" in lines[-1]["says"] or "read-only" in lines[-1]["says"].lower()
 

@@ -128,7 +128,7 @@ def test_a_corrected_replay_is_sent_before_the_first_claims_again(
     with pytest.raises(ReplayRefused, match="give it an id of its own"):
         send(first)
     assert (len(world.ran), world.fold.claims) == (1, {})
-    assert publish(world.open("b", **CORRECTED)).report["rows"] > 0
+    assert publish(world.open("b", **CORRECTED)).report.rows > 0
 
 
 @pytest.mark.usefixtures("lake")

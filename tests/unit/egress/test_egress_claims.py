@@ -386,7 +386,7 @@ def test_two_runs_of_one_plan_race_to_the_claim(
     assert world.send() is None
     assert len(world.ran) == 1
     report = publish(world.open()).report
-    assert (report["rows"], report["commit"]) == (1, 2)
+    assert (report.rows, report.commit) == (1, 2)
 
 
 def test_a_program_may_run_it_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

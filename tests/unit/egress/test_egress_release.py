@@ -33,7 +33,7 @@ def test_released_to_be_sent_again(world: World) -> None:
     world.target = target_of(ends={0: 9})
     assert release_claim(
         world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
-    )["files"] == ["a"]
+    ).files == ("a",)
     assert world.fold.claims == {}
     assert world.send_and_publish("A")["receipts"][0]["before"] == 9
 
@@ -58,7 +58,7 @@ def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
     world.alive.clear()
     assert release_claim(
         world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
-    )["files"] == ["a"]
+    ).files == ("a",)
 
 
 def test_what_is_sealed_is_not_sent_again(world: World) -> None:
@@ -143,16 +143,16 @@ def test_quarantine_of_dead_attempts_is_swept(world: World) -> None:
 
     with pytest.raises(SendFailed):
         world.send("A", lambda job, directory: keeps(job, dies_while_sending, directory))
-    assert swept(world.spec, flows.store(world.spec), run="s")["swept"] == []
+    assert swept(world.spec, flows.store(world.spec), run="s").swept == ()
     world.send("A", lambda job, directory: keeps(job, sends_all, directory))
-    commit = publish(world.open("A")).report["commit"]
-    assert swept(world.spec, flows.store(world.spec), run="s")["swept"] == []
+    commit = publish(world.open("A")).report.commit
+    assert swept(world.spec, flows.store(world.spec), run="s").swept == ()
     loser, winner = (job.client_id for job in world.ran)
     assert kept() == {loser, winner}
     for path in (world.home / "lake/out/_tidegate").rglob("*"):
         os.utime(path, (1, 1))
-    (gone,) = swept(world.spec, flows.store(world.spec), run="s")["swept"]
-    assert (gone["attempt"], gone["why"], gone["files"]) == (loser[-16:], "lost", 2)
+    (gone,) = swept(world.spec, flows.store(world.spec), run="s").swept
+    assert (gone.attempt, gone.why, gone.files) == (loser[-16:], "lost", 2)
     assert kept() == {winner}
     assert world.fold.live[commit].attempt == winner[-16:]
     assert world.send_and_publish("A")["commit"] == commit

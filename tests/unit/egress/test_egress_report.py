@@ -65,7 +65,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
     assert "1 file," in page.get_template("report_of_egress.html").render(report=whole)
     before = run.store().get(path)
     world.put(c="3\n")
-    assert publish(world.open()).report == report
+    assert publish(world.open()).report.to_json() == report
     assert run.store().get(path) == before
 
 
@@ -111,7 +111,7 @@ def test_a_broken_order_is_reported_everywhere(
     assert publish(world.open("one")).asset_event("t")["broken_order"] == []
     state = read_egress_status(world.spec, STORES, pipeline_files).to_json()
     assert state["broken_order"] == [{"commit": report["commit"], "where": ["t-0", "u-t-0"]}]
-    assert checkpoint_pipeline(world.spec, flows.store(world.spec))["bytes"]
+    assert checkpoint_pipeline(world.spec, flows.store(world.spec)).to_json()["bytes"]
     assert (
         read_egress_status(world.spec, STORES, pipeline_files).to_json()["broken_order"]
         == state["broken_order"]
@@ -131,7 +131,7 @@ def test_a_report_without_its_source(world: World) -> None:
     (world.home / "in/a").unlink()
     (world.home / "in").rmdir()
     run = world.run()
-    assert publish(world.open()).report["rows"] == 1
+    assert publish(world.open()).report.rows == 1
     kept = json.loads(run.store().get(layout.report(run.key, 1)) or b"")
     assert (kept["waiting"], kept["rows"]) == (None, 1)
     assert kept["source_problem"]

@@ -11,6 +11,7 @@ from support import printed
 from support.egress_world import World, dies_before_sending, dies_while_sending, sends_all
 from support.toy_engine import submitting
 from tidegate.cli import main, render_egress, runs
+from tidegate.egress.release import LateRange, Released
 from tidegate.launch import spark_submit
 from tidegate.spark.egress_job import DONE, EgressJob
 
@@ -180,6 +181,6 @@ def test_a_release(command: Any, world: World, monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("place", ["terminal", "pipe"])
 def test_late_offsets(monkeypatch: pytest.MonkeyPatch, capsys: Any, place: str) -> None:
     printed.on(place, monkeypatch)
-    late = {"topic": "t", "partition": 3, "start": 1_000, "end": 2_000}
-    render_egress.print_late({"late": [late]})
+    late = LateRange("t", "id", 3, 1_000, 2_000)
+    render_egress.print_late(Released(pipeline="p", plan_id=None, how="declare sent", late=(late,)))
     assert capsys.readouterr().out == "t-3 [1,000, 2,000): counted as sent\n"

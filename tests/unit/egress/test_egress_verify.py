@@ -106,7 +106,7 @@ class Target:
         return plan.id
 
     def verify(self) -> list[dict[str, Any]]:
-        found = verifying.verify(self.spec, flows.store(self.spec), KAFKA, lambda _: None)
+        found = verifying.verify(self.spec, flows.store(self.spec), KAFKA, lambda _: None).to_json()
         assert found["differences"] == len(found["first"])
         return [{k: v for k, v in each.items() if v is not None} for each in found["first"]]
 
@@ -223,9 +223,9 @@ def test_what_the_target_still_has_is_compared(target: Target) -> None:
     target.sends("2", 5, again=[{}])
     target.start = 5
     assert target.verify() == []
-    counts = verifying.verify(target.spec, flows.store(target.spec), KAFKA, lambda _: None)[
-        "against_kafka"
-    ]
+    counts = verifying.verify(
+        target.spec, flows.store(target.spec), KAFKA, lambda _: None
+    ).to_json()["against_kafka"]
     # Row 0 is counted by its duplicate, which is retained.
     assert counts == {"rows": 4, "expired": 4}
     target.log[0][6] = target.log[0][6]._replace(headers=())

@@ -23,7 +23,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.egress import lake_source, replay
 from tidegate.egress.pipeline_cycles import refuse_loop
 from tidegate.egress.publish import verdict
-from tidegate.egress.release import declare_late
+from tidegate.egress.release import LateRange, declare_late
 from tidegate.egress.status import read_egress_status
 from tidegate.errors import (
     ConfigurationError,
@@ -142,9 +142,7 @@ def test_late_ranges_are_excluded_where_the_order_must_hold(world: World, why: s
     with pytest.raises(PartitionsLeftOut, match=r"src-0 \[0, 20\): committed to the lake after"):
         verdict(world.open("two"))
     done = declare_late(world.spec, STORES, pipeline_files, "not wanted", by="me", run="manual")
-    assert done["late"] == [
-        {"topic": "src", "topic_id": "id", "partition": 0, "start": 0, "end": 20}
-    ]
+    assert done.late == (LateRange("src", "id", 0, 0, 20),)
     assert not world.plan("three").plan.left_out
     assert not world.plan("three").plan.has_work
     with pytest.raises(NotClaimed, match="nothing in its source lies below what was sent"):

@@ -83,10 +83,10 @@ def test_a_mark_that_a_killed_process_has_left_is_swept(world: World) -> None:
     mark = Path(str(world.ran[-1].mark), SENDING)
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()
-    assert swept(world.spec, flows.store(world.spec), run="s")["swept"] == []
+    assert swept(world.spec, flows.store(world.spec), run="s").swept == ()
     os.utime(mark, (1, 1))
-    (gone,) = swept(world.spec, flows.store(world.spec), run="s")["swept"]
-    assert (gone["why"], mark.exists()) == ("placed", False)
+    (gone,) = swept(world.spec, flows.store(world.spec), run="s").swept
+    assert (gone.why, mark.exists()) == ("placed", False)
 
 
 def test_the_mark_of_an_attempt_that_was_superseded_stays(world: World) -> None:
@@ -107,7 +107,7 @@ def test_the_mark_of_an_attempt_that_was_superseded_stays(world: World) -> None:
         world.send("two", dies_before_sending)
     mark = Path(str(world.ran[0].mark), SENDING)
     os.utime(mark, (1, 1))
-    assert swept(world.spec, flows.store(world.spec), run="s")["swept"] == []
+    assert swept(world.spec, flows.store(world.spec), run="s").swept == ()
     with pytest.raises(SendFailed):
         world.send("three", dies_before_sending)
     assert world.fold.claims

@@ -109,7 +109,7 @@ def test_what_explain_status_and_report_show(world):
     run(world, "one")
     grow(world, 150)
     done = run(world, "two")
-    assert list(done.report["commits"][0]["topics"]["t"]) == ["0", "2"]
+    assert list(done.report.commits[0].topics["t"]) == [0, 2]
     world.settings["assign"] = {"t": [0, 1, 7]}
     explained = explain(world.run("three"))
     assert list(explained["topics"]["t"]["partitions"]) == ["0", "1"]

@@ -72,7 +72,7 @@ def test_one_error_of_reading_costs_no_finished_attempt(world, monkeypatch):
             stage(run, world.submit())
     assert world.ledger.fold.abandoned == set()
     assert stage(run, world.submit()).chunks == (0, 1, 2)
-    assert publish(run).report["rows"] == 300
+    assert publish(run).report.rows == 300
     assert world.started == 1
 
 

@@ -62,8 +62,8 @@ def test_the_steps_of_a_dag_run_whose_stage_has_failed(world):
     run = world.run("one")
     fail_staging(run, world.submit(fail=[1]))
     published = publish(run)
-    assert (published.report["rows"], published.report["missing"]) == (100, [1, 2])
-    assert published.report["covered_by"] == {}
+    assert (published.report.rows, published.report.missing) == (100, (1, 2))
+    assert published.report.covered_by == {}
     assert published.complete_through == {}
     assert published.asset_event("t")["ranges"] == {"0": [0, 100]}
     with pytest.raises(ChunksMissing, match=r"t-0 \[100, 300\)") as failed:
@@ -72,7 +72,7 @@ def test_the_steps_of_a_dag_run_whose_stage_has_failed(world):
     assert "the log of the task that runs Spark. Clear that task, repeat" in str(failed.value)
     assert not (world.root / "p/_tidegate/reports").exists()
     stage(run, world.submit())
-    assert publish(run).report["missing"] == []
+    assert publish(run).report.missing == ()
     verdict(run)
     assert world.rows == {0: ranges((0, 300))}
     (report,) = (world.root / "p/_tidegate/reports").rglob("*.json")
@@ -130,7 +130,7 @@ def test_a_living_plan_of_another_run_goes_on(world):
     fail_staging(run, world.submit(fail=[2]))
     stage(run, world.submit(then=meanwhile))
     assert world.rows == {0: ranges((0, 300))}
-    assert publish(run).report["rows"] == 300
+    assert publish(run).report.rows == 300
     assert world.rows == {0: ranges((0, 300))}
     verdict(run)
 
@@ -144,7 +144,7 @@ def test_a_replay_is_finished_by_its_own_id(world):
     plan(world.run("two"))
     assert world.ledger.fold.n == before
     published = ingest(world.run("r", asked=asked), world.submit())
-    assert (published.report["rows"], len(published.commits)) == (300, 3)
+    assert (published.report.rows, len(published.commits)) == (300, 3)
     assert world.rows == {0: ranges((0, 300))}
 
 
@@ -191,7 +191,7 @@ def test_a_broker_that_is_away_costs_no_finished_attempt(world):
     assert stage(run, world.submit()).chunks == (0, 1, 2)
     assert world.started == 1
     assert sorted((world.root / "p/_tidegate/staging").rglob("*.parquet")) == staged
-    assert publish(run).report["rows"] == 300
+    assert publish(run).report.rows == 300
 
 
 def test_an_outage_ends_the_stage_by_name(world):
@@ -209,7 +209,7 @@ def test_an_outage_ends_the_stage_by_name(world):
     assert len(list(staging.rglob("*.parquet"))) == 2
     world.away = None
     assert stage(run, world.submit()).chunks == (0, 1, 2)
-    assert publish(run).report["rows"] == 300
+    assert publish(run).report.rows == 300
 
 
 def test_what_cannot_be_sealed_yet_keeps_no_other_chunk_from_being_staged(world):
@@ -225,7 +225,7 @@ def test_what_cannot_be_sealed_yet_keeps_no_other_chunk_from_being_staged(world)
     world.unanswered = False
     assert stage(run, world.submit()).chunks == (0,)
     assert world.started == 2
-    assert publish(run).report["rows"] == 299
+    assert publish(run).report.rows == 299
 
 
 def test_a_finished_attempt_that_is_wrong_is_abandoned_and_staged_again(world):
@@ -239,7 +239,7 @@ def test_a_finished_attempt_that_is_wrong_is_abandoned_and_staged_again(world):
     assert abandoned[1] == 0
     assert len(list((world.root / "p/_tidegate/staging").rglob("*.parquet"))) == 2
     assert stage(run, world.submit()).chunks == (0,)
-    assert publish(run).report["rows"] == 300
+    assert publish(run).report.rows == 300
 
 
 def test_what_a_dead_process_has_left_unproven_is_proven_or_staged_again(world):
@@ -251,7 +251,7 @@ def test_what_a_dead_process_has_left_unproven_is_proven_or_staged_again(world):
     staged_attempts.stage(store, planned, "wrong", chunk=1, rows=7)
     assert stage(run, world.submit()).chunks == (0, 1, 2)
     assert {attempt for _, _, attempt in world.ledger.fold.abandoned} == {"wrong"}
-    assert publish(run).report["rows"] == 300
+    assert publish(run).report.rows == 300
     (first, *_) = (world.ledger.commit(n) for n in sorted(world.ledger.fold.live))
     assert first.attempt == "whole"
 
@@ -271,7 +271,7 @@ def test_a_job_that_is_refused_for_good_is_not_retried(world, refusal):
     with pytest.raises(refusal, match="refused for good") as failed:
         stage(world.run("one"), submit)
     assert failed.value.kind == "terminal"
-    assert publish(world.run("one")).report["rows"] == 300
+    assert publish(world.run("one")).report.rows == 300
 
 
 def kept(world, run_id="one"):

@@ -155,7 +155,9 @@ def test_a_damaged_manifest_of_a_commit_stops_no_run(world, caplog, damage):
     assert (excluded["partition"], excluded["reason"]) == (1, "truncated")
     assert world.ledger.fold.cursors("t") == {0: 200, 1: 100}
     assert str(manifest) in caplog.text
-    found = verify(world.run("any").spec, flows.store(world.run("any").spec), None, lambda _: None)
+    found = verify(
+        world.run("any").spec, flows.store(world.run("any").spec), None, lambda _: None
+    ).to_json()
     assert str(manifest) in found["first"][0]["what"]
 
 
@@ -164,7 +166,7 @@ def test_a_log_that_is_cut_off_after_it_was_planned_is_read_as_it_is_now(world):
     run = world.run("one")
     plan(run)
     world.epoch, world.began = 1, {1: 60}
-    assert ingest(run, world.submit()).report["generation"] == 1
+    assert ingest(run, world.submit()).report.generation == 1
     grow(world, 200)
     ingest(world.run("two"), world.submit())
     assert world.rows == {0: ranges((0, 200)), 1: ranges((0, 200))}

@@ -56,7 +56,7 @@ def world(tmp_path, monkeypatch):
 
 def found(world):
     run = world.run("any")
-    return verify(run.spec, flows.store(run.spec), run.kafka, lambda _: None)
+    return verify(run.spec, flows.store(run.spec), run.kafka, lambda _: None).to_json()
 
 
 def data_files(world) -> list[Path]:
@@ -144,7 +144,7 @@ def test_a_replay_that_commits_meanwhile_is_no_difference(world):
             replay()
 
     run = world.run("any")
-    verified = verify(run.spec, flows.store(run.spec), run.kafka, say)
+    verified = verify(run.spec, flows.store(run.spec), run.kafka, say).to_json()
     assert not pending
     assert verified["first"] == []
     assert verified["commits"] == 1

@@ -58,7 +58,7 @@ def publish(store, plan):
 
 
 def findings(spec):
-    found = verify(spec, flows.store(spec), None, lambda _: None)
+    found = verify(spec, flows.store(spec), None, lambda _: None).to_json()
     assert len(found["first"]) == min(found["differences"], 20)
     return found["first"]
 
@@ -234,7 +234,7 @@ def world(tmp_path, monkeypatch):
 
 def against_kafka(world, said):
     run = world.run("any")
-    return verify(run.spec, flows.store(run.spec), run.kafka, said.append)
+    return verify(run.spec, flows.store(run.spec), run.kafka, said.append).to_json()
 
 
 def test_rows_without_a_leader_have_not_expired(world):
@@ -276,7 +276,7 @@ def test_a_topic_that_was_taken_out_has_nothing_to_compare_with(world, monkeypat
     answer(monkeypatch, survey=lambda *_: Survey("cluster", {}, {}))
     run = world.run("any")
     spec = run.spec.model_copy(update={"topics": ("another",)})
-    assert verify(spec, flows.store(spec), run.kafka, print)["against_kafka"] == {
+    assert verify(spec, flows.store(spec), run.kafka, print).to_json()["against_kafka"] == {
         "rows": 0,
         "expired": 15,
     }
@@ -311,7 +311,7 @@ def test_a_damaged_file_hides_no_other(store):
     module._compare_commit(
         now, seen, lambda *_: iter(log), done.n, lambda _: plan, [whole], [damaged], findings
     )
-    assert [each["offset"] for each in findings.found] == [35]
+    assert [each.where["offset"] for each in findings.found] == [35]
     assert findings.compared == 5
 
 

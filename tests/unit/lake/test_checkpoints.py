@@ -381,9 +381,9 @@ def test_written_only_when_there_is_something_new(tmp_path):
     grown(store, 9)
     first = write_checkpoint(spec, flows.store(spec))
     size = sum(each.size for each in store.objects(layout.CHECKPOINTS))
-    assert (first["entry"], first["read"], first["bytes"]) == (10, 10, size)
+    assert (first.entry, first.read, first.bytes) == (10, 10, size)
     again = write_checkpoint(spec, flows.store(spec))
-    assert (again["read"], again["bytes"]) == (0, 0)
+    assert (again.read, again.bytes) == (0, 0)
     assert names(store) == ["10.commits", "10.json"]
 
 

@@ -49,7 +49,7 @@ def test_one_that_another_plan_has_covered_goes(store):
     staged_attempts.seal(store, other)
     committing.publish_sealed(store, staged_attempts.ledger_of(store), other, run="run")
     staged_attempts.stage(store, PLAN, "late")
-    assert ("late", "abandoned") in {(a["attempt"], a["why"]) for a in sweep(store).attempts}
+    assert ("late", "abandoned") in {(a.attempt, a.why) for a in sweep(store).attempts}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_record_that_makes_no_sense(store, text):
     Path(store.native(attempt.done_path)).write_text(text)
     with pytest.raises(AttemptWrong, match=r"_done\.json"):
         attempts.read_done(store, attempt)
-    assert [each["why"] for each in sweep(store).attempts] == ["abandoned"]
+    assert [each.why for each in sweep(store).attempts] == ["abandoned"]
 
 
 def test_a_pipeline_that_was_never_run(tmp_path):
@@ -102,7 +102,7 @@ def test_what_a_damaged_plan_has_staged_is_kept(store):
     Path(store.native(layout.plan(PLAN.id))).write_text("{")
     other = staged_attempts.plan_of((OffsetRange("t", 0, 20, 30),))
     staged_attempts.unfinished(store, staged_attempts.stage(store, other, "killed"))
-    assert [each["attempt"] for each in sweep(store).attempts] == ["killed"]
+    assert [each.attempt for each in sweep(store).attempts] == ["killed"]
 
 
 def test_what_a_newer_release_has_finished_is_kept(store):

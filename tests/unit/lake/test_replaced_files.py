@@ -224,7 +224,7 @@ def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, 
         publish(store, last)
     if checkpointed:
         spec = parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
-        assert checkpoint_pipeline(spec, flows.store(spec))["entry"] == ledger_of(store).fold.n
+        assert checkpoint_pipeline(spec, flows.store(spec)).entry == ledger_of(store).fold.n
     Path(store.native(late)).write_bytes(data)
     assert placing.roll_forward(store, ledger_of(store)) == []
     assert holders(store) == holders(store, by_glob=True) == all_of(last)
@@ -369,8 +369,8 @@ def test_replaced_files_are_kept_for_a_while(store, tmp_path):
         age(store, layout.entry(4), seconds)
         age(store, layout.placed(4), seconds)
         assert placing.roll_forward(store, ledger_of(store)) == []
-        assert repair_lake(spec, flows.store(spec))["quarantined"] == []
-        assert verify(spec, flows.store(spec), None, lambda _: None)["first"] == []
+        assert repair_lake(spec, flows.store(spec)).to_json()["quarantined"] == []
+        assert verify(spec, flows.store(spec), None, lambda _: None).first == ()
         assert lake.Checker(lake.Stored(str(store.root))).run() == []
         assert (holders(store), globbed()) == (expected, 4)
     checkpoint_pipeline(spec, flows.store(spec))

@@ -47,7 +47,7 @@ def swept(store, **given):
 
 
 def why(found):
-    return sorted((each["attempt"], each["why"]) for each in found.attempts)
+    return sorted((each.attempt, each.why) for each in found.attempts)
 
 
 def files(store, attempt="attempt", plan=PLAN, chunk=0):
@@ -117,7 +117,7 @@ def test_copies_stay_while_the_final_file_is_not_verified(store, damage):
         final.write_bytes(data[:-20] + bytes(byte ^ 1 for byte in data[-20:-8]) + data[-8:])
     found = swept(store, grace=0)
     assert why(found) == []
-    assert [(each["commit"], str(final) in each["why"]) for each in found.left] == [(3, True)]
+    assert [(each.commit, str(final) in each.why) for each in found.left] == [(3, True)]
     assert len(files(store)) == 3
 
 
@@ -140,8 +140,8 @@ def test_copies_stay_while_the_manifest_is_damaged(store):
         found = swept(store, grace=0)
         assert why(found) == ([("attempt", "placed")] if is_live else [])
         (left,) = found.left
-        assert (left["plan_id"], left["commit"]) == (plans_[0].id, 3)
-        assert damaged in left["why"]
+        assert (left.plan_id, left.commit) == (plans_[0].id, 3)
+        assert damaged in left.why
         assert len(files(store, plan=plans_[0])) == 2
 
 
@@ -425,7 +425,7 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
         elif what == "place":
             placing.roll_forward(store, staged_attempts.ledger_of(store))
         elif what == "repair":
-            assert repair_lake(spec, flows.store(spec))["quarantined"] == []
+            assert repair_lake(spec, flows.store(spec)).to_json()["quarantined"] == []
         elif what == "sweep":
             open_before = living_seals(store, made)
             swept(store, grace=0, abandon_after=0)

@@ -77,12 +77,12 @@ def move(spec, mirror=None, *, topic="t", partition=0, offset):
     shown = Shown() if mirror is None else mirror
     return cursor_moves.move(
         spec, KAFKA, shown, topic=topic, partition=partition, offset=offset, reason="why", by="ann"
-    )
+    ).to_json()
 
 
 def adopt(spec, mirror=None):
     shown = Shown() if mirror is None else mirror
-    return cursor_moves.adopt(spec, KAFKA, shown, topic="t", reason="why", by="ann")
+    return cursor_moves.adopt(spec, KAFKA, shown, topic="t", reason="why", by="ann").to_json()
 
 
 def test_forward_is_a_gap_with_a_reason(spec, store, seen):
@@ -177,7 +177,7 @@ def test_a_recreated_topic_is_adopted(spec, store, seen):
     assert fold.covered["id-t", 0].spans == ((0, 10),)
     assert ("new", 0) not in fold.covered
     assert variables[VARIABLE] == '{"t":{"0":3,"1":3}}'
-    shown = cursor_moves.show_cursors(spec)
+    shown = cursor_moves.show_cursors(spec).to_json()
     assert shown["topics"]["t"]["earlier"] == ["id-t"]
     assert adopt(spec)["entry"] is None  # it is followed already
     assert staged_attempts.ledger_of(store).fold.n == 4
@@ -254,14 +254,13 @@ def test_each_drift_by_its_name(spec, store, text, state):
 def test_reconcile_mends_what_is_behind_and_names_what_is_ahead(spec, store):
     """An old copy of Airflow's database comes back, and the ledger wins."""
     variables = Shown({VARIABLE: '{"t":{"0":4,"1":0}}'})
-    (found,) = reconcile.reconcile_pipeline(spec, variables, None)["variables"]
+    (found,) = reconcile.reconcile_pipeline(spec, variables, None).to_json()["variables"]
     assert (found["state"], found["mended"]) == ("behind", True)
     assert found["partitions"] == {"0": {"shown": 4, "ledger": 10}}
     assert variables == {VARIABLE: '{"t":{"0":10,"1":0}}'}
-    assert reconcile.reconcile_pipeline(spec, variables, None)["variables"] == []
+    assert reconcile.reconcile_pipeline(spec, variables, None).to_json()["variables"] == []
     variables[VARIABLE] = '{"t":{"0":99}}'
-    found = reconcile.reconcile_pipeline(spec, variables, None)
-    assert reconcile.left_ahead(found) == [VARIABLE]
+    assert reconcile.reconcile_pipeline(spec, variables, None).ahead == [VARIABLE]
     assert variables[VARIABLE] == '{"t":{"0":99}}'
 
 

@@ -42,7 +42,7 @@ def tree(store):
 
 def test_a_healthy_lake_is_left_alone(spec, store):
     before = tree(store)
-    assert repair_lake(spec, flows.store(spec)) == {
+    assert repair_lake(spec, flows.store(spec)).to_json() == {
         "format": 1,
         "pipeline": "p",
         "placed": [],
@@ -58,10 +58,10 @@ def test_unplaced_commits_are_placed(spec, store, monkeypatch):
         publish(store, 10, 20)
     monkeypatch.delenv(faults.VARIABLE)
     assert len(store.objects(layout.DATA)) == 3
-    found = repair_lake(spec, flows.store(spec))
+    found = repair_lake(spec, flows.store(spec)).to_json()
     assert (found["placed"], found["quarantined"]) == ([4], [])
     assert len(store.objects(layout.DATA)) == 4
-    assert repair_lake(spec, flows.store(spec))["placed"] == []
+    assert repair_lake(spec, flows.store(spec)).to_json()["placed"] == []
 
 
 def test_strangers_are_quarantined(spec, store):
@@ -74,7 +74,7 @@ def test_strangers_are_quarantined(spec, store):
     strangers = {copy: Path(store.native(real)).read_bytes(), "data/topic=t/notes.txt": b"hello"}
     for path, data in strangers.items():
         Path(store.native(path)).write_bytes(data)
-    moved = repair_lake(spec, flows.store(spec))["quarantined"]
+    moved = repair_lake(spec, flows.store(spec)).to_json()["quarantined"]
     assert {each["from"]: each["bytes"] for each in moved} == {
         store.uri(path): len(data) for path, data in strangers.items()
     }
@@ -83,7 +83,7 @@ def test_strangers_are_quarantined(spec, store):
     assert before.items() <= after.items()
     assert {path.split("/", 3)[3]: store.get(path) for path in new} == strangers
     assert all(path.startswith(layout.QUARANTINE) for path in new)
-    assert repair_lake(spec, flows.store(spec))["quarantined"] == []
+    assert repair_lake(spec, flows.store(spec)).to_json()["quarantined"] == []
 
 
 def test_the_same_stranger_again(spec, store):
@@ -111,7 +111,7 @@ def test_a_commit_while_it_works_loses_nothing(spec, store, monkeypatch):
         return found
 
     monkeypatch.setattr(LocalStore, "objects", then_publish)
-    assert repair_lake(spec, flows.store(spec))["quarantined"] == []
+    assert repair_lake(spec, flows.store(spec)).to_json()["quarantined"] == []
     assert len(store.objects(layout.DATA)) == 6
 
 
@@ -143,11 +143,11 @@ def test_a_run_that_plans_the_same_again_keeps_its_files(spec, store, monkeypatc
             publish(store, 0, 10)
 
     monkeypatch.setattr(LocalStore, "place", then_publish)
-    found = repair_lake(spec, flows.store(spec))
+    found = repair_lake(spec, flows.store(spec)).to_json()
     assert [each["from"] for each in found["quarantined"]] == list(map(store.uri, names))
     assert found["placed"] == [3]
     assert [each.path for each in store.objects(layout.DATA)] == names
-    assert repair_lake(spec, flows.store(spec)) == {
+    assert repair_lake(spec, flows.store(spec)).to_json() == {
         "format": 1,
         "pipeline": "p",
         "placed": [],
@@ -164,11 +164,11 @@ def test_a_committed_file_is_placed_again(spec, store, damage):
     final.unlink()
     if damage == "cut":
         final.write_bytes(b"PAR1")
-    found = repair_lake(spec, flows.store(spec))
+    found = repair_lake(spec, flows.store(spec)).to_json()
     assert found["placed"] == [3]
     assert [each["bytes"] for each in found["quarantined"]] == ([] if damage == "gone" else [4])
     assert before.items() <= tree(store).items()
-    assert repair_lake(spec, flows.store(spec))["placed"] == []
+    assert repair_lake(spec, flows.store(spec)).to_json()["placed"] == []
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut"])

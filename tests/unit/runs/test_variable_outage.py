@@ -75,7 +75,7 @@ def test_without_a_retry_the_next_plan_writes_them(world: World) -> None:
         assert not plan(world.run("next", mirror=variables)).plan.has_work
         assert shown(variables) == {"tidegate__p__t": {"0": 150}}
     variables.kept = {"tidegate__p__t": '{"t": {"0": 100}}'}
-    (drift,) = reconcile_pipeline(run.spec, variables, None)["variables"]
+    (drift,) = reconcile_pipeline(run.spec, variables, None).to_json()["variables"]
     assert (drift["state"], drift["mended"]) == ("behind", True)
     variables.kept = {"tidegate__p__t": '{"t": {"0": 151}}'}
     with pytest.raises(CursorAhead):
