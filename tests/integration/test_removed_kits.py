@@ -27,7 +27,7 @@ from support import spark_session
 from tidegate.spark import ingest_driver
 from tidegate.spark.ingest_job import IngestJob
 job = IngestJob.read(Path(sys.argv[1]))
-print(ingest_driver.stage_chunk(spark_session.shared(), job, *job.chunks)["rows"])
+print(ingest_driver.stage_chunk(spark_session.shared(), job, *job.chunks).rows)
 spark_session.stop()
 """
 pytestmark = pytest.mark.slow

@@ -262,7 +262,7 @@ MUTANTS = (
     Mutant(
         "no order into a compacted topic",
         "refuse_unordered",
-        '    if compacted and not (settings["order_by"] or settings["source"]["lake"]):\n',
+        "    if compacted and not (settings.order_by or settings.source.lake):\n",
         "    if False:\n",
         "tests/unit/egress/test_changed_inputs.py::test_rows_without_order_do_not_go_into_a_compacted_topic",
     ),
@@ -423,7 +423,7 @@ MUTANTS = (
     ),
     Mutant(
         "a plan says that lines are sent",
-        "byte_settings.byte_settings",
+        "byte_settings.record_settings",
         "if not source.columns:",
         "if False:",
         "tests/unit/egress/test_egress_plan.py::test_the_default_value",

@@ -88,8 +88,8 @@ MUTANTS = (
     Mutant(
         "CSV: a file of other columns is bad as a whole",
         "preflight.read_all",
-        """if unfit := {each["file"]: each["unfit"] for each in inputs if each["unfit"]}:""",
-        """if (unfit := {each["file"]: each["unfit"] for each in inputs}) and False:""",
+        """if unfit := {each.file: each.unfit for each in inputs if each.unfit}:""",
+        """if (unfit := {each.file: each.unfit for each in inputs}) and False:""",
         "tests/spark/test_bad_files.py::test_files_of_csv_with_another_header",
     ),
     Mutant(

@@ -177,7 +177,7 @@ MUTANTS = (
     Mutant(
         "the row count of an attempt",
         "attempts.check_attempt",
-        'if rows != done["rows"]:',
+        "if rows != done.rows:",
         "if False:",
         "tests/unit/lake/test_attempts.py::test_a_missing_file_is_missed",
     ),
@@ -339,8 +339,8 @@ MUTANTS = (
     Mutant(
         "a record of a finished attempt that makes no sense is wrong",
         "read_done",
-        "        return json_documents.read_document(store, attempt.done_path, done_of)\n",
-        "        return json_documents.read_document(store, attempt.done_path, dict)\n",
+        "    except LakeDamaged as error:\n        raise AttemptWrong(",
+        "    except ZeroDivisionError as error:\n        raise AttemptWrong(",
         "tests/unit/ingest/test_finished_chunks.py"
         "::test_a_damaged_record_of_an_attempt_wedges_no_run",
     ),

@@ -273,7 +273,7 @@ MUTANTS = (
     ),
     Mutant(
         "late ranges are reported as a broken order",
-        "readback.job_answer",
+        "readback.conclude",
         "sorted({*broken, *_behind(job, good)})",
         "broken",
         "tests/spark/test_egress_fidelity.py::"

@@ -195,7 +195,7 @@ class World:
                 rows += len(here)
             self._write(store, directory, "part-all", shared, kind)
             done = {"format": 2, "plan_id": job.plan_id, "chunk": chunk.number, "rows": rows}
-            done |= {"largest": None, "versions": {}}
+            done |= {"largest": None, "files": [], "versions": {}}
             store.write(f"{directory}_done.json", json.dumps(done).encode())
             self.finished |= whole
 

@@ -266,12 +266,8 @@ def test_bad_rows_into_quarantine(pipeline: EgressPipeline) -> None:
         ("a.json", 2, "no value, and tombstones are not on", None),
         ("b.json", 2, no_json, b'{"id": "\xff"}'),
     ]
-    assert (
-        verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)[
-            "differences"
-        ]
-        == 0
-    )
+    found = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
+    assert found.differences == 0
 
 
 def test_a_file_of_only_bad_rows_is_quarantined(pipeline: EgressPipeline) -> None:
@@ -330,14 +326,14 @@ def test_verify_compares_rows_with_the_topics_they_were_sent_to(
     opened = create_autospec(reading.KafkaConsumer, side_effect=reading.KafkaConsumer)
     monkeypatch.setattr(reading, "KafkaConsumer", opened)
     found = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
-    assert (found["differences"], found["against_kafka"]["rows"]) == (0, 70)
+    assert (found.differences, found.against_kafka.rows) == (0, 70)
     assert opened.call_count == 1
     pipeline.settings["target"] = {"topic": "another"}
     found = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
-    assert (found["differences"], found["against_kafka"]["rows"]) == (0, 70)
+    assert (found.differences, found.against_kafka.rows) == (0, 70)
     topic_records.delete_records(pipeline.bootstrap, pipeline.topic, pipeline.ends())
     found = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
-    assert (found["differences"], found["against_kafka"]["expired"]) == (0, 70)
+    assert (found.differences, found.against_kafka.expired) == (0, 70)
 
 
 def test_rows_read_are_compared_with_the_footer(pipeline: EgressPipeline) -> None:

@@ -99,7 +99,7 @@ def assert_consistent(pipeline: EgressPipeline, report: dict[str, Any]) -> None:
     assert report["rows"] == len(counted) == ROWS
     assert report["duplicates"] == len(found) - len(counted)
     verified = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
-    assert verified["differences"] == 0, verified
+    assert verified.differences == 0, verified
     assert pipeline.fold().claims == {}
 
 
@@ -330,7 +330,7 @@ def test_a_record_of_the_plan_with_other_content(pipeline: EgressPipeline) -> No
     send_and_die(pipeline, [7], value=b"n777")
     report = pipeline.run_all()
     assert (report["rows"], report["duplicates"], report["broken_order"]) == (ROWS, 1, [])
-    found = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print)["first"]
+    found = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print).first
     assert "1 duplicates have other content" in str(found)
 
 
@@ -456,7 +456,7 @@ def test_in_a_compacted_topic_a_missing_row_must_leave_a_hole(
     assert report["rows"] == ROWS
     assert identity(0) not in topic_reader.rows(pipeline.records())
     verified = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
-    assert (verified["differences"], verified["against_kafka"]["expired"]) == (0, 1), verified
+    assert (verified.differences, verified.against_kafka.expired) == (0, 1), verified
 
 
 @pytest.mark.slow
@@ -496,4 +496,4 @@ def test_compaction_between_sending_and_reading_back(
     assert {identity(n) for n in range(ROWS - 15, ROWS)} <= there.keys()
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)
     found = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
-    assert (found["differences"], found["against_kafka"]["expired"]) == (0, ROWS - len(there))
+    assert (found.differences, found.against_kafka.expired) == (0, ROWS - len(there))

@@ -26,7 +26,7 @@ from tidegate.lake.store import Listed, LocalStore
 from tidegate.spark import ingest_driver
 from tidegate.spark.failures import describe, describe_thrown
 from tidegate.spark.hadoop_files import HadoopDirectory
-from tidegate.spark.ingest_job import Chunk, IngestJob
+from tidegate.spark.ingest_job import Chunk, IngestJob, StagedChunk
 from tidegate.spark.parquet_writer import written_files
 from tidegate.spark.record_size import record_size
 from tidegate.spark.session import configure_session
@@ -51,7 +51,7 @@ def job(broker: Broker, *chunks: Chunk, **options: str) -> IngestJob:
 
 def stage(
     spark: SparkSession, broker: Broker, directory: Path, *window: OffsetRange, **settings: Any
-) -> Mapping[str, Any]:
+) -> StagedChunk:
     chunk = Chunk(0, tuple(sorted(window)), str(directory))
     return ingest_driver.stage_chunk(spark, job(broker, chunk, **settings), chunk)
 
@@ -93,7 +93,7 @@ def test_many_topics_and_exact_ranges_in_one_application(
         OffsetRange(another, 0, 456, 789),
     )
     done = stage(spark, broker, tmp_path / "a", *window)
-    assert done["rows"] == 110 + 213 + 333
+    assert done.rows == 110 + 213 + 333
     found = Counter((r["topic"], r["partition"], r["offset"]) for r in rows(tmp_path / "a"))
     assert found == Counter(
         (r.topic, r.partition, o) for r in window for o in range(r.start, r.end)
@@ -124,7 +124,7 @@ def test_every_kind_of_record_arrives_as_it_was_sent(
         producer.produce(topic, value, key, timestamp=1_700_000_000_123 + number, headers=headers)
         producer.flush()
     done = stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, len(sent)))
-    assert done["largest"] == 900_001
+    assert done.largest == 900_001
     found = sorted(rows(tmp_path / "a"), key=lambda row: row["offset"])
     assert [(row["key"], row["value"], _headers(row)) for row in found] == sent
     assert [row["timestamp"] for row in found] == [
@@ -143,7 +143,7 @@ def test_transactions_show_what_was_committed_and_no_markers(
         assert sum(filled.visible.values()) == len(seen)
         window = [OffsetRange(topic, p, 0, end) for p, end in _ends(broker, topic).items()]
         done = stage(spark, broker, tmp_path / "a", *window)
-    assert done["rows"] == len(seen) < sum(map(len, window))
+    assert done.rows == len(seen) < sum(map(len, window))
     assert Counter(map(_identity, rows(tmp_path / "a"))) == seen
 
 
@@ -161,11 +161,11 @@ def test_a_window_of_nothing_but_markers_is_an_empty_chunk(
         end(30)
     invisible, visible = OffsetRange(topic, 0, 0, 2), OffsetRange(topic, 1, 0, 2)
     done = stage(spark, broker, tmp_path / "a", invisible)
-    assert (done["rows"], done["largest"]) == (0, None)
-    assert json.loads((tmp_path / "a" / "_done.json").read_text()) == done
+    assert (done.rows, done.largest) == (0, None)
+    assert json.loads((tmp_path / "a" / "_done.json").read_text()) == done.to_json()
     assert _staged(tmp_path / "a", done) == []
     done = stage(spark, broker, tmp_path / "b", invisible, visible)
-    assert done["rows"] == 1
+    assert done.rows == 1
     assert _staged(tmp_path / "b", done) == [(Part(1, 0, 0, 1),)]
 
 
@@ -181,7 +181,7 @@ def test_a_big_range_is_split_without_a_row_lost_or_duplicated(
     producer.flush()
     window = (OffsetRange(topic, 0, 0, 90_000), OffsetRange(topic, 1, 0, 10_000))
     done = stage(spark, broker, tmp_path / "a", *window)
-    spans = sorted(_span(tmp_path / "a" / file) for file in done["files"])
+    spans = sorted(_span(tmp_path / "a" / file) for file in done.files)
     assert [span for span in spans if span[0] == 1] == [(1, 0, 9_999, 10_000)]
     big = [span for span in spans if span[0] == 0]
     assert len(big) > 1
@@ -205,7 +205,7 @@ def test_short_ranges_share_files(
     done = stage(spark, broker, tmp_path / "a", *window)
     store = LocalStore(tmp_path / "a")
     by_topic: dict[str, list[Contents]] = {}
-    for file in done["files"]:
+    for file in done.files:
         listed = Listed(file, (tmp_path / "a" / file).stat().st_size)
         contents = footers.read_data_file(store, listed, is_new=True).contents
         by_topic.setdefault(file.partition("/")[0].removeprefix("topic="), []).append(contents)
@@ -216,7 +216,7 @@ def test_short_ranges_share_files(
     assert [len(contents.parts) for contents in by_topic[f"{topic}-third"]] == [1]
     long = [part for contents in by_topic[another] for part in contents.parts]
     assert sum(part.rows for part in long) == 25_007
-    assert done["rows"] == sum(map(len, window))
+    assert done.rows == sum(map(len, window))
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def test_files_of_a_topic_do_not_overlap(
     done = ingest_driver.stage_chunk(spark, given, chunk)
     store = LocalStore(tmp_path / "a")
     staged = []
-    for path in done["files"]:
+    for path in done.files:
         listed = Listed(path, (tmp_path / "a" / path).stat().st_size)
         contents = footers.read_data_file(store, listed, is_new=True).contents
         name = path.partition("/")[0].removeprefix("topic=")
@@ -269,16 +269,16 @@ def test_limits_of_tasks_and_files_are_kept(
     numbers(broker.bootstrap, topic, 1_000, partitions=1)
     window = OffsetRange(topic, 0, 0, 1_000)
     done = stage(spark, broker, tmp_path / "tasks", window, maxRecordsPerPartition="300")
-    assert [_span(tmp_path / "tasks" / f)[3] for f in done["files"]] == [250] * 4
+    assert [_span(tmp_path / "tasks" / f)[3] for f in done.files] == [250] * 4
     done = stage(spark, broker, tmp_path / "least", window, minPartitions="7")
-    assert sum(_span(tmp_path / "least" / f)[3] for f in done["files"]) == 1_000
+    assert sum(_span(tmp_path / "least" / f)[3] for f in done.files) == 1_000
     expected = sum(n for n, _ in count_splits((window,), 1, 1_000_000, {"minPartitions": "7"}))
-    assert len(done["files"]) == expected == 7
+    assert len(done.files) == expected == 7
     chunk = Chunk(0, (window,), str(tmp_path / "files"))
     given = job(broker, chunk)
     small = replace(given, chunks=(chunk,), parquet=ParquetSettings("zstd", 1, 400))
     done = ingest_driver.stage_chunk(spark, small, chunk)
-    assert sorted(_span(tmp_path / "files" / f)[3] for f in done["files"]) == [200, 400, 400]
+    assert sorted(_span(tmp_path / "files" / f)[3] for f in done.files) == [200, 400, 400]
 
 
 def test_done_json_lists_rows_and_files_and_there_are_no_others(
@@ -287,14 +287,14 @@ def test_done_json_lists_rows_and_files_and_there_are_no_others(
     numbers(broker.bootstrap, topic, 40)
     window = [OffsetRange(topic, p, 0, 10) for p in range(4)]
     done = stage(spark, broker, tmp_path / "a", *window)
-    assert json.loads((tmp_path / "a" / "_done.json").read_text()) == done
+    assert json.loads((tmp_path / "a" / "_done.json").read_text()) == done.to_json()
     there = {str(f.relative_to(tmp_path / "a")) for f in (tmp_path / "a").rglob("*") if f.is_file()}
-    assert there == {"_done.json", *done["files"]}
+    assert there == {"_done.json", *done.files}
     parts = [part for each in _staged(tmp_path / "a", done) for part in each]
-    assert sum(part.rows for part in parts) == done["rows"] == 40
-    assert (done["format"], done["plan_id"], done["chunk"]) == (2, "f00d", 0)
-    assert done["versions"].keys() == {"spark", "connector", "kafka-clients", "tidegate"}
-    assert done["versions"]["connector"] == done["versions"]["spark"] == spark.version
+    assert sum(part.rows for part in parts) == done.rows == 40
+    assert (done.format, done.plan_id, done.chunk) == (2, "f00d", 0)
+    assert done.versions.keys() == {"spark", "connector", "kafka-clients", "tidegate"}
+    assert done.versions["connector"] == done.versions["spark"] == spark.version
 
 
 def test_the_files_are_what_the_contract_says(
@@ -302,7 +302,7 @@ def test_the_files_are_what_the_contract_says(
 ) -> None:
     """Columns and types, Zstandard, statistics for pruning and sealing, no dictionary of keys."""
     numbers(broker.bootstrap, topic, 100, partitions=1)
-    (file,) = stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 20, 90))["files"]
+    (file,) = stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 20, 90)).files
     assert file.startswith(f"topic={topic}/")
     parquet = pq.ParquetFile(tmp_path / "a" / file)
     assert [(f.name, str(f.type)) for f in parquet.schema_arrow] == [
@@ -339,9 +339,7 @@ def test_no_setting_of_spark_changes_the_files(
     session = spark.newSession()
     session.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 100),), str(tmp_path / "a"))
-    (file,) = ingest_driver.stage_chunk(configure_session(session), job(broker, chunk), chunk)[
-        "files"
-    ]
+    (file,) = ingest_driver.stage_chunk(configure_session(session), job(broker, chunk), chunk).files
     path = tmp_path / "a" / file
     store = LocalStore(tmp_path)
     listed = Listed(f"a/{file}", path.stat().st_size)
@@ -423,9 +421,9 @@ def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _staged(directory: Path, done: Mapping[str, Any]) -> list[tuple[Part, ...]]:
+def _staged(directory: Path, done: StagedChunk) -> list[tuple[Part, ...]]:
     """Return the parts of the files that count: those with rows."""
-    listed = [Listed(name, (directory / name).stat().st_size) for name in done["files"]]
+    listed = [Listed(name, (directory / name).stat().st_size) for name in done.files]
     read = [footers.read_data_file(LocalStore(directory), each, is_new=True) for each in listed]
     return [each.contents.parts for each in read if each.contents.rows]
 

@@ -79,7 +79,7 @@ def test_consumers_are_released_after_each_read(
             for p in (0, 1)
         )
         chunk = Chunk(number, window, str(tmp_path / str(number)))
-        assert ingest_driver.stage_chunk(spark, job(broker, topic, chunk), chunk)["rows"] == 400
+        assert ingest_driver.stage_chunk(spark, job(broker, topic, chunk), chunk).rows == 400
     after = pool_sizes()
     assert after.keys - before.keys <= 4
     assert after.params - before.params <= 4
@@ -116,7 +116,7 @@ def test_fetched_records_are_those_of_running_tasks(
     watcher.start()
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, 200_000),), str(tmp_path / "0"))
     try:
-        assert ingest_driver.stage_chunk(spark, job(broker, topic, chunk), chunk)["rows"] == 200_000
+        assert ingest_driver.stage_chunk(spark, job(broker, topic, chunk), chunk).rows == 200_000
     finally:
         ended.set()
         watcher.join()

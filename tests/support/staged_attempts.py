@@ -97,6 +97,7 @@ def stage(
         "chunk": chunk,
         "rows": count if rows is None else rows,
         "largest": 9,
+        "files": [],
         "versions": {},
     }
     path = Path(store.native(attempt.done_path))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
-from tidegate.egress.byte_settings import byte_settings, judge_digest, line_ends
+from tidegate.egress.byte_settings import judge_digest, line_ends, record_settings
 from tidegate.egress.lake_source import SourceLake, Unsent, open_source_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
@@ -89,7 +89,8 @@ def read_backlog(
             f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
-    new, left_out, judge = [], list(listed.left_out), judge_digest(byte_settings(spec), spec)
+    new, left_out = [], list(listed.left_out)
+    judge = judge_digest(record_settings(spec).to_json(), spec)
     same = unchanged_files(source, store, fold, listed.files)
     for file in listed.files:
         if fold.sent.get(file.name) == file.etag or file.name in same:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate.core import canonical
+from tidegate.core.json_codec import Document
+from tidegate.core.plan import Plan
 from tidegate.core.provenance import HEADER
 from tidegate.runs.spec_protocol import EgressSpec, SourceSpec
 from tidegate.spark.egress_job import WHOLE
@@ -15,8 +18,47 @@ _LAKE_COLUMNS = {"key": "key", "value": "value", "headers": "headers", "partitio
 _FILE_COLUMNS = {"key": "null", "headers": "null", "partition": "null"}
 
 
-def byte_settings(spec: EgressSpec) -> dict[str, Any]:
-    """Return the settings that determine the records and their order."""
+@dataclass(frozen=True, kw_only=True)
+class SourceSettings(Document):
+    """Where rows come from: files at a `path`, or a `lake`.
+
+    `line_ends` are the characters that end a line of files, none where a file is one row. None:
+    rows have no lines, but a number that a footer or the ledger knows.
+    """
+
+    path: str | None
+    lake: str | None
+    format: str
+    options: Mapping[str, str]
+    columns: str | None
+    line_ends: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordSettings(Document):
+    """The settings that determine the records and their order.
+
+    `columns` are SQL expressions by column of the record. `header` is the name of the header that
+    says which row a record is of.
+    """
+
+    source: SourceSettings
+    topic: str | None
+    columns: Mapping[str, str]
+    order_by: tuple[str, ...]
+    order: str
+    header: str
+    tombstones: bool
+    on_bad_row: str
+
+
+def settings_of_plan(plan: Plan) -> RecordSettings:
+    """Return the settings that a plan of an egress has frozen."""
+    return RecordSettings.from_json(plan.byte_settings)
+
+
+def record_settings(spec: EgressSpec) -> RecordSettings:
+    """Return the settings of a pipeline now."""
     source = spec.source
     files = source.file_format
     columns = {**(_FILE_COLUMNS if files else _LAKE_COLUMNS), **spec.expressions}
@@ -24,36 +66,33 @@ def byte_settings(spec: EgressSpec) -> dict[str, Any]:
         columns = {"value": files.value, **columns}
         if not source.columns:
             columns = {k: files.row if v == WHOLE else v for k, v in columns.items()}
-    return {
-        "source": {
-            "path": source.path,
-            "lake": source.lake,
-            "format": files.name if files else "parquet",
-            "options": source.reader_options,
-            "columns": source.columns,
-            "line_ends": line_ends(source),
-        },
-        "topic": spec.target.topic,
-        "columns": columns,
-        "order_by": list(spec.order_by),
-        "order": spec.order,
-        "header": HEADER,
-        "tombstones": spec.sends_tombstones,
-        "on_bad_row": spec.on_bad_row,
-    }
+    return RecordSettings(
+        source=SourceSettings(
+            path=source.path,
+            lake=source.lake,
+            format=files.name if files else "parquet",
+            options=source.reader_options,
+            columns=source.columns,
+            line_ends=line_ends(source),
+        ),
+        topic=spec.target.topic,
+        columns=columns,
+        order_by=tuple(spec.order_by),
+        order=spec.order,
+        header=HEADER,
+        tombstones=spec.sends_tombstones,
+        on_bad_row=spec.on_bad_row,
+    )
 
 
 def line_ends(source: SourceSpec) -> str | None:
-    """Return the characters that end a line of files, none where a file is one row.
-
-    None: rows have no lines, but a number that a footer or the ledger knows.
-    """
+    """Return what `SourceSettings` has of a source."""
     return source.file_format.line_ends(source.reader_options) if source.file_format else None
 
 
 def changed_settings(settings: Mapping[str, Any], spec: EgressSpec) -> list[str]:
     """Return the names of a plan's settings that the pipeline has otherwise now."""
-    now = byte_settings(spec)
+    now = record_settings(spec).to_json()
     return [
         f"{name}.{key}" if key else name
         for name, was in settings.items()

@@ -7,6 +7,7 @@ from tidegate.core.cluster_answers import TargetSurvey
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
 from tidegate.core.work import earlier_attempts
+from tidegate.egress.byte_settings import settings_of_plan
 from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_in_lake, window_of
 from tidegate.egress.planning import root_of
 from tidegate.lake.attempts import Attempt
@@ -19,7 +20,7 @@ from tidegate.spark.egress_job import SENDING, EgressJob, RowSource, TargetTopic
 
 def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
     """Return the rows to read. Raises LakeDamaged if a file of the lake differs from its commit."""
-    source = plan.byte_settings["source"]
+    source = settings_of_plan(plan).source
     if lake:
         files, counts = files_and_counts(lake, plan)
         largest = largest_in_lake(lake, plan)
@@ -29,9 +30,9 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
         counts = {file.name: file.rows for file in plan.files if file.rows is not None}
         largest = None
     return RowSource(
-        format=source["format"],
-        options=source["options"],
-        columns=source["columns"],
+        format=source.format,
+        options=source.options,
+        columns=source.columns,
         files=files,
         names=provenance.provenance_names(plan.files, window_of(plan), plan.topics),
         topic_ids=plan.topics,
@@ -72,7 +73,7 @@ def job_of(
 ) -> EgressJob:
     """Return the job of a claimed plan, but for what the engine adds."""
     run = opened.run
-    settings = plan.byte_settings
+    settings = settings_of_plan(plan)
     own = Attempt(plan.id, 0, claim.attempt)
     quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
     producer = run.spec.target.producer_settings
@@ -81,12 +82,12 @@ def job_of(
         plan_id=plan.id,
         app_name=f"tidegate {run.spec.name} {run.run_id}",
         source=rows,
-        columns=settings["columns"],
-        topic=settings["topic"],
-        order_by=tuple(settings["order_by"]),
-        strict_order=settings["order"] == "strict",
-        tombstones=settings["tombstones"],
-        quarantine=quarantine if settings["on_bad_row"] == "quarantine" else None,
+        columns=settings.columns,
+        topic=settings.topic,
+        order_by=settings.order_by,
+        strict_order=settings.order == "strict",
+        tombstones=settings.tombstones,
+        quarantine=quarantine if settings.on_bad_row == "quarantine" else None,
         target={
             topic: TargetTopic(
                 state.partitions,

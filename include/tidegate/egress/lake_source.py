@@ -11,6 +11,7 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
+from tidegate.egress.byte_settings import settings_of_plan
 from tidegate.errors import ConfigurationError, LakeDamaged, SourceChanged
 from tidegate.lake import attempts
 from tidegate.lake.committed_files import files_over
@@ -47,7 +48,9 @@ def open_lake_of(plan: Plan, stores: Stores, pipelines: Pipelines) -> SourceLake
 
     SourceChanged if it does not hold all of the plan's window.
     """
-    lake = open_source_lake(plan.byte_settings["source"]["lake"], stores, pipelines)
+    name = settings_of_plan(plan).source.lake
+    assert name is not None
+    lake = open_source_lake(name, stores, pipelines)
     window = window_of(plan)
     if not lake.fold.covers(window, plan.topics):  # missing rows would count as sent
         raise SourceChanged(

@@ -18,7 +18,7 @@ from tidegate.core.source_root import Root, roots_overlap
 from tidegate.core.work import Sending, delivery_state
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
-from tidegate.egress.byte_settings import byte_settings, changed_settings
+from tidegate.egress.byte_settings import changed_settings, record_settings, settings_of_plan
 from tidegate.egress.lake_source import Unsent, window_of
 from tidegate.errors import ConfigurationError, SenderAlive
 from tidegate.lake import plans, sources
@@ -179,7 +179,7 @@ def draft_plan(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backl
         topics={r.topic: backlog.unsent.topic_ids[r.topic] for chunk in chunks for r in chunk},
         chunks=chunks,
         destination="kafka",
-        byte_settings=byte_settings(spec),
+        byte_settings=record_settings(spec).to_json(),
         left_out=backlog.left_out,
         replay=_replay(run),
         files=backlog.taken,
@@ -195,9 +195,9 @@ def refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
     """Raise ConfigurationError for rows without an order and a compacted topic, which keeps the
     last record of a key.
     """
-    settings = plan.byte_settings
+    settings = settings_of_plan(plan)
     compacted = sorted(topic for topic, state in target.topics.items() if state.compacted)
-    if compacted and not (settings["order_by"] or settings["source"]["lake"]):
+    if compacted and not (settings.order_by or settings.source.lake):
         raise ConfigurationError(
             f"pipeline {plan.pipeline!r}: {', '.join(compacted)} is compacted and keeps the last "
             "record of a key; rows of files have no order, so which one is the last is left to "
@@ -266,4 +266,6 @@ def _is_claimable(fold: Fold, plan: Plan, stores: Stores) -> bool:
 
 def root_of(plan: Plan) -> Root:
     """Return the root of a plan's files. The pipeline's path may be another one today."""
-    return Root.of(plan.byte_settings["source"]["path"])
+    path = settings_of_plan(plan).source.path
+    assert path is not None
+    return Root.of(path)

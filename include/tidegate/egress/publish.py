@@ -12,6 +12,7 @@ from tidegate.core.offsets import Offsets
 from tidegate.core.plan import Plan
 from tidegate.core.work import delivery_state
 from tidegate.egress import report as reports
+from tidegate.egress.byte_settings import settings_of_plan
 from tidegate.errors import (
     AttemptAbandoned,
     IdentityChanged,
@@ -131,6 +132,6 @@ def verdict(opened: OpenRun[EgressRun]) -> None:
             f"pipeline {plan.pipeline!r}: all else is sent, this is not: "
             + "; ".join(map(str, plan.left_out[:_NAMED]))
             + (f"; and {len(plan.left_out) - _NAMED} more" if plan.left_out[_NAMED:] else "")
-            + (_REMEDY if plan.byte_settings["source"]["path"] else ""),
+            + (_REMEDY if settings_of_plan(plan).source.path else ""),
             left_out=[each.to_json() for each in plan.left_out],
         )

@@ -16,6 +16,7 @@ from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.client_options import InEffect, effective_settings
 from tidegate.runs.run import EgressRun
+from tidegate.spark.egress_job import SentRows
 
 FORMAT = 1
 
@@ -57,16 +58,6 @@ class ReplayReport(Document):
     where: str | None
 
 
-@dataclass(frozen=True)
-class SentFileReport(Document):
-    """A file, or partition of a lake: rows sent, `bad` rows, and the digest of what was sent."""
-
-    file: str
-    rows: int
-    bad: int
-    digest: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class EgressDetails(Document):
     """What the full report adds: rows of each file, and the backlog and settings of now."""
@@ -75,7 +66,7 @@ class EgressDetails(Document):
     target: Mapping[str, TargetTopic]
     attempt: str | None
     versions: Mapping[str, str]
-    sent: tuple[SentFileReport, ...]
+    sent: tuple[SentRows, ...]
     source: str
     source_problem: str | None
     waiting: Waiting | None
@@ -129,7 +120,7 @@ def describe(
         target=plan.target or {},
         attempt=delivery.attempt if delivery else None,
         versions=delivery.versions if delivery else {},
-        sent=tuple(SentFileReport(each.file, each.rows, each.bad, each.digest) for each in files),
+        sent=tuple(SentRows(each.file, each.rows, each.bad, each.digest) for each in files),
         source=now.source,
         source_problem=now.source_problem,
         waiting=now.waiting,

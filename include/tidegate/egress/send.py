@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import tidegate
 from tidegate import faults
@@ -18,7 +18,7 @@ from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.wording import counted
 from tidegate.core.work import delivery_state
 from tidegate.egress import claims, replay
-from tidegate.egress.byte_settings import judge_digest
+from tidegate.egress.byte_settings import judge_digest, settings_of_plan
 from tidegate.egress.job import has_begun, has_begun_sending, job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
@@ -53,7 +53,7 @@ from tidegate.runs.engine_protocol import Unknown
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import StepProgress
 from tidegate.settings import spark_conf
-from tidegate.spark.egress_job import DONE, REFUSED, RowSource
+from tidegate.spark.egress_job import DONE, REFUSED, Proven, Refusal, RowSource, SentRows
 from tidegate.spark.job_files import terminal_if_refused
 
 logger = logging.getLogger(__name__)
@@ -132,14 +132,14 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
         delivery = Delivery(
             plan_id=planned.id,
             attempt=claim.attempt,
-            files=_sent_files(planned, result["files"], contents),
+            files=_sent_files(planned, result.files, contents),
             receipts=tuple(
-                Receipt(topic_id=target.topics[each["topic"]].topic_id, **each)
-                for each in result["receipts"]
+                Receipt(topic_id=target.topics[each.topic].topic_id, **vars(each))
+                for each in result.receipts
             ),
-            broken_order=tuple(result["broken_order"]),
-            proof=result["proof"],
-            versions={**result["versions"], "tidegate": tidegate.__version__},
+            broken_order=result.broken_order,
+            proof=result.proof,
+            versions={**result.versions, "tidegate": tidegate.__version__},
         )
         deliveries.create_delivery(store, delivery)
         attempts.delete_files(store, delivery.of)
@@ -150,10 +150,10 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
 
 
 def _sent_files(
-    plan: Plan, found: Sequence[Mapping[str, Any]], contents: Mapping[str, str | None]
+    plan: Plan, found: Sequence[SentRows], contents: Mapping[str, str | None]
 ) -> tuple[SentFile, ...]:
     """Return what was sent of each file of a plan, also of those in which Spark found no row."""
-    rows = {each["file"]: SentFile(**each) for each in found}
+    rows = {each.file: SentFile(**vars(each)) for each in found}
     nothing = row_digest.combine_digests(())
     of_files = (
         replace(
@@ -213,7 +213,7 @@ def _late_partitions(
     order must be kept: the next plan excludes them.
     """
     late = late_ranges(lake, plan, opened.ledger.fold)
-    in_order = plan.byte_settings["order"] == "strict" or any(
+    in_order = settings_of_plan(plan).order == "strict" or any(
         state.compacted for state in target.topics.values()
     )
     if late and in_order and claim.supersedes is None:
@@ -229,7 +229,7 @@ def _run_application(
     rows: RowSource,
     claim: Claim,
     target: TargetSurvey,
-) -> dict[str, Any]:
+) -> Proven:
     """Run the application to its end. Return its result.
 
     Without one the claim is released if nothing was sent, and the cause is raised.
@@ -265,8 +265,9 @@ def _run_application(
             if done is None and "application" in claim.sender:  # it may outlive its submitter
                 _await_end(opened, claim, failure)
             if done:
-                return dict(json.loads(done))
-            refused = json.loads(application.read(REFUSED) or "null")
+                return Proven.from_json(json.loads(done))
+            if answer := application.read(REFUSED):
+                refused = Refusal.from_json(json.loads(answer))
     return _fail(opened, plan, claim, failure, refused)
 
 
@@ -275,7 +276,7 @@ def _fail(
     plan: Plan,
     claim: Claim,
     failure: TidegateError | None,
-    refused: Mapping[str, Any] | None,
+    refused: Refusal | None,
 ) -> NoReturn:
     """Release the claim if nothing was sent. Raise why an application ended without a result.
 
@@ -284,14 +285,14 @@ def _fail(
     run, own = opened.run, Attempt(plan.id, 0, claim.attempt)
     may_have_sent = has_begun_sending(opened.store, own) or has_begun(opened, plan)
     if not may_have_sent:
-        reason = refused["message"] if refused else f"the application failed: {failure}"
-        files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
-        ends = plan.byte_settings["source"]["line_ends"]
+        reason = refused.message if refused else f"the application failed: {failure}"
+        files = [LeftOutFile(*each) for each in sorted(refused.files.items())] if refused else []
+        ends = settings_of_plan(plan).source.line_ends
         if plan.files and ends is None:
             files = [
                 sources.explain_columns(run.stores.source(root_of(plan)), file) for file in files
             ]
-        elif plan.files and isinstance(failure, OutOfMemory) and not refused:
+        elif plan.files and ends is not None and isinstance(failure, OutOfMemory) and not refused:
             source = run.stores.source(root_of(plan))
             files = sources.with_long_lines(source, plan.files, ends.encode())
             reason = "; ".join([*map(str, files)] or [reason])
@@ -302,9 +303,9 @@ def _fail(
             raise _FilesRefused(reason, len(plan.files) - len(files))
     if refused:
         raise RowsRefused(
-            f"pipeline {run.spec.name!r}: {refused['message']}. Nothing "
+            f"pipeline {run.spec.name!r}: {refused.message}. Nothing "
             + ("more was sent, and the claim stands" if may_have_sent else "was sent"),
-            files=sorted(refused["files"]),
+            files=sorted(refused.files),
         )
     if isinstance(failure, IdentityChanged):
         check_same_target(run, plan)  # raises it with the number of records

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tidegate
 from tidegate import faults
@@ -37,6 +37,7 @@ from tidegate.lake.ledger import Appended
 from tidegate.lake.plan_work import gather_work
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import OpenRun, Run
+from tidegate.spark.ingest_job import StagedChunk
 
 MOST_PROBES = 200  # holes per chunk. The manifest also has their total number
 _WRONG = (AttemptWrong, RowsMissing, IdentityChanged)
@@ -128,7 +129,7 @@ def _checked(
     opened: OpenRun[Run],
     plan: Plan,
     attempt: Attempt,
-    done: Mapping[str, Any],
+    done: StagedChunk,
     seen: Survey,
     epochs: Mapping[tuple[str, int], int],
 ) -> Manifest:
@@ -156,7 +157,7 @@ def _checked(
             "log_starts": _by_text(log_starts),
             "epochs": _by_text({t: each.epochs for t, each in seen.identities.items()}),
         },
-        versions={**done["versions"], "tidegate": tidegate.__version__},
+        versions={**done.versions, "tidegate": tidegate.__version__},
     )
 
 

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tidegate.core import accounting, decoding, layout, parquet_settings
@@ -19,11 +18,11 @@ from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.store_protocol import Listed, Store
+from tidegate.spark.ingest_job import DONE, StagedChunk
 
 if TYPE_CHECKING:
     from tidegate.lake.footers import ParquetFile
 
-DONE = "_done.json"
 T = TypeVar("T", Account, "HoleProof")
 
 logger = logging.getLogger(__name__)
@@ -190,21 +189,13 @@ def delete_files(store: Store, attempt: Attempt) -> None:
     store.prune(attempt.directory)
 
 
-def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
+def read_done(store: Store, attempt: Attempt) -> StagedChunk | None:
     """Return the job's own record of a finished attempt. None while it is not finished.
 
     Raises AttemptWrong if it is malformed: it is written atomically, so a retry cannot help.
     """
-
-    def done_of(form: Mapping[str, Any]) -> Mapping[str, Any]:
-        if type(form["rows"]) is not int or not isinstance(form["versions"], Mapping):
-            raise ValueError("no number of rows, or no versions")
-        if type(form["largest"]) not in (int, NoneType):
-            raise ValueError("no size of the largest record")
-        return form
-
     try:
-        return json_documents.read_document(store, attempt.done_path, done_of)
+        return json_documents.read_document(store, attempt.done_path, StagedChunk.from_json)
     except LakeDamaged as error:
         raise AttemptWrong(f"{error}: the attempt counts as not finished") from None
 
@@ -217,7 +208,7 @@ def check_attempt(
     store: Store,
     plan: Plan,
     attempt: Attempt,
-    done: Mapping[str, Any],
+    done: StagedChunk,
     *,
     probe: Prober,
     log_starts: Mapping[str, Mapping[int, int]],
@@ -237,8 +228,8 @@ def check_attempt(
             undecodable.setdefault(file.topic, Counter()).update(parquet.undecodable)
     rows = sum(file.rows for file, _ in staged)
     found, wrong = accounting.collect_offsets(window, staged)
-    if rows != done["rows"]:
-        wrong.append(f"Spark counted {done['rows']} rows, the files hold {rows}")
+    if rows != done.rows:
+        wrong.append(f"Spark counted {done.rows} rows, the files hold {rows}")
     if wrong:
         raise AttemptWrong(
             f"attempt {attempt.name} of plan {attempt.plan_id}, chunk {attempt.chunk}: "
@@ -249,7 +240,7 @@ def check_attempt(
     return Manifest(
         attempt=attempt,
         files=tuple(sorted((file for file, _ in staged), key=lambda file: file.order)),
-        largest=done["largest"],
+        largest=done.largest,
         accounts=accounts_of(window, {key: len(offsets) for key, offsets in found.items()}),
         proofs=_prove(holes, probe, log_starts, bound, seed=attempt.name),
         seen=seen,

@@ -14,10 +14,11 @@ from tidegate.core.plan import Plan
 from tidegate.core.work import Standing, chunk_of, chunks_of
 from tidegate.errors import LakeDamaged, OtherFormat, TidegateError
 from tidegate.lake import attempts, committing, plans
-from tidegate.lake.attempts import DONE, Staged
+from tidegate.lake.attempts import Staged
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plan_work import open_attempts
 from tidegate.lake.store_protocol import Store
+from tidegate.spark.ingest_job import DONE
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -29,14 +30,14 @@ from tidegate.spark import (
 from tidegate.spark.answers import Answers, answers_in_lake
 from tidegate.spark.bad_files import SPARK_ERRORS
 from tidegate.spark.delegation_tokens import NO_TOKENS, Tokens
-from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
+from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob, Proven, Refusal
 from tidegate.spark.failures import note_needed_right, report_failure
 from tidegate.spark.job_files import merge_logins
 from tidegate.spark.preflight import Refused, preflight, read_all, refusal_of, refuse_spark
 from tidegate.spark.readback import OrderBroken
 from tidegate.spark.received_job import receive_job
+from tidegate.spark.row_frame import FileRows
 from tidegate.spark.target_records import LogLost, TooManyUnreadable
-from tidegate.spark.unchanged_rows import Inputs
 
 MOST_SCANS = 400  # of files, by the tasks that each read one partition
 
@@ -68,13 +69,13 @@ def attempt_sending(
     try:
         with tokens.used_by(spark):
             session.configure_session(spark)
-            answers.create(DONE, json.dumps(send_missing_rows(spark, job, answers)))
+            answers.create(DONE, json.dumps(send_missing_rows(spark, job, answers).to_json()))
     except Refused as refusal:
         message = kafka_source.redact_options(str(refusal), job.options)
         files = {
             f: kafka_source.redact_options(why, job.options) for f, why in refusal.files.items()
         }
-        answers.create(REFUSED, json.dumps({"message": message, "files": files}))
+        answers.create(REFUSED, json.dumps(Refusal(message, files).to_json()))
         log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
     except Exception as error:
@@ -83,7 +84,7 @@ def attempt_sending(
     return 0
 
 
-def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any]:
+def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> Proven:
     """Send the plan's rows that the target lacks. Return what was proven of them.
 
     Raises Refused when rows cannot be sent: then, none was sent by this attempt. Answers
@@ -98,7 +99,7 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
     else:
         shaped, inputs = preflight(spark, job)
         # Without a bad row the passes behind need not compute why a row would be one.
-        has_bad = any(each["bad"] for each in inputs)
+        has_bad = any(each.bad for each in inputs)
         good = shaped.where(F.col("reason").isNull()) if has_bad else shaped
         tables = producer_table.look_before(spark, job, _count(inputs))
     checked = time.monotonic() - started
@@ -106,7 +107,7 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
     rest = _rest(spark, job, good) if job.resumed else good
     faults.point("send.before")
     rows = order_rows(job, rest, inputs)
-    largest = max((each["largest"] for each in inputs), default=0)
+    largest = max((each.largest for each in inputs), default=0)
     if is_known:
         rows = unchanged_rows.observe_digests(rows, inputs)
     try:
@@ -122,23 +123,23 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
         inputs = unchanged_rows.add_digests(inputs, digests or ())
     done = _proven(spark, job, good, inputs, tables, is_known=is_known)
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
-    return {**done, "versions": session.read_versions(spark)}
+    return replace(done, versions=session.read_versions(spark))
 
 
-def _count(inputs: Inputs) -> int:
-    return sum(int(each["rows"]) for each in inputs)
+def _count(inputs: Sequence[FileRows]) -> int:
+    return sum(each.rows for each in inputs)
 
 
 def _proven(
     spark: SparkSession,
     job: EgressJob,
     good: DataFrame,
-    inputs: Inputs,
+    inputs: Sequence[FileRows],
     tables: producer_table.Tables | None,
     *,
     is_known: bool,
-) -> dict[str, Any]:
-    """Return the answer of the job: by counts, or by reading back all that was sent.
+) -> Proven:
+    """Return what is in the target: by counts, or by reading back all that was sent.
 
     `is_known`: no pass but that which sent them has seen the rows. They are looked at before they
     are compared.
@@ -146,7 +147,7 @@ def _proven(
     if tables is not None:
         try:
             rows, ends = producer_table.sent_rows(spark, job, good, inputs, tables)
-            return readback.job_answer(job, good, inputs, ends, rows, proof="counts")
+            return readback.conclude(job, good, inputs, ends, rows, proof="counts")
         except NotProven as error:
             log.info("plan %s: all is read back: %s", job.plan_id, error)
     if is_known:
@@ -166,7 +167,7 @@ def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> DataFrame:
         raise Refused(str(error)) from error
 
 
-def order_rows(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
+def order_rows(job: EgressJob, rows: DataFrame, inputs: Sequence[FileRows]) -> DataFrame:
     """Return the rows in their order within each group, each group in one task.
 
     A lake that keeps its partitions is not shuffled: of each the rows are read by a task of its
@@ -177,7 +178,7 @@ def order_rows(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, An
     places = [
         (topic, p)
         for topic in sorted(job.target)
-        for p in sorted({p for each in inputs for p in each["placed"]})
+        for p in sorted({p for each in inputs for p in each.placed if p is not None})
     ]
     keeps = job.source.is_lake and job.columns["partition"].strip() == "partition"
     if keeps and not job.resumed and 0 < len(places) * len(job.source.files) <= MOST_SCANS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate.core.json_codec import Document
 from tidegate.core.offsets import Window
 from tidegate.spark.job_files import KafkaJob
 
@@ -18,6 +19,50 @@ WHOLE = "*"
 """In place of a column's expression: the whole row of a file, as JSON."""
 LINE = "**"
 """In place of a column's expression: the line of a file of JSON, as it stands there."""
+
+
+@dataclass(frozen=True)
+class SentRows(Document):
+    """A file, or a partition of a lake: rows sent, `bad` rows, and the digest of what was sent."""
+
+    file: str
+    rows: int
+    bad: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class SentTo(Document):
+    """A target partition: its ends `before` and `after`, rows sent, and duplicates of them."""
+
+    topic: str
+    partition: int
+    before: int
+    after: int
+    sent: int
+    duplicates: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proven(Document):
+    """The answer DONE: what is in the target, by `counts` of the brokers or by reading it back.
+
+    `broken_order` names partitions or topics. `versions` are those of Spark and its clients.
+    """
+
+    proof: str
+    broken_order: tuple[str, ...]
+    files: tuple[SentRows, ...]
+    receipts: tuple[SentTo, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refusal(Document):
+    """The answer REFUSED: why nothing may be sent, and the files that cannot, with reasons."""
+
+    message: str
+    files: Mapping[str, str]
 
 
 @dataclass(frozen=True)

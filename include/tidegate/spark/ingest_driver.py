@@ -5,31 +5,27 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import faults
 from tidegate.core import columns
-from tidegate.core.canonical import FORMAT
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import delegation_tokens, kafka_source, session
 from tidegate.spark.decoded_rows import decode_rows
 from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import HadoopDirectory
-from tidegate.spark.ingest_job import Chunk, IngestJob
+from tidegate.spark.ingest_job import DONE, Chunk, IngestJob, StagedChunk
 from tidegate.spark.job_files import merge_logins
 from tidegate.spark.parquet_writer import add_directories, write_parquet, written_files
 from tidegate.spark.received_job import receive_job
 from tidegate.spark.record_size import record_size
 from tidegate.spark.spark_versions import read_kafka
 from tidegate.spark.task_size import divide_window, records_per_task
-
-DONE = "_done.json"
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +53,7 @@ def main(*args: str) -> int:
     return 0
 
 
-def stage_chunk(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[str, Any]:
+def stage_chunk(spark: SparkSession, job: IngestJob, chunk: Chunk) -> StagedChunk:
     """Write one chunk into its directory, then `_done.json`. Return the content of that file.
 
     A directory without `_done.json` is an unfinished attempt. Spark raises AnalysisException when
@@ -67,7 +63,7 @@ def stage_chunk(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[st
     done = write_chunk(spark, job, chunk, lambda part: read_chunk(spark, job, part))
     log.info(
         "plan %s chunk %d: %d rows in %d files, %.2f s",
-        job.plan_id, chunk.number, done["rows"], len(done["files"]), time.monotonic() - started,
+        job.plan_id, chunk.number, done.rows, len(done.files), time.monotonic() - started,
     )  # fmt: skip
     return done
 
@@ -90,7 +86,7 @@ def read_chunk(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
 
 def write_chunk(
     spark: SparkSession, job: IngestJob, chunk: Chunk, rows_of: Callable[[Chunk], DataFrame]
-) -> Mapping[str, Any]:
+) -> StagedChunk:
     """Write and count the chunk's rows, then write `_done.json`. Return its content.
 
     `rows_of` returns the rows of a part of the chunk. Topics that are decoded alike are written
@@ -111,16 +107,15 @@ def write_chunk(
         found = counted.get
         counts.append(found["rows"])
         largest.append(found["largest"])
-    done = {
-        "format": FORMAT,
-        "plan_id": job.plan_id,
-        "chunk": chunk.number,
-        "rows": sum(counts),
-        "largest": max((size for size in largest if size is not None), default=None),
-        "files": written_files(directory, job.parquet),
-        "versions": session.read_versions(spark),
-    }
-    directory.create(DONE, json.dumps(done, sort_keys=True, indent=1))
+    done = StagedChunk(
+        plan_id=job.plan_id,
+        chunk=chunk.number,
+        rows=sum(counts),
+        largest=max((size for size in largest if size is not None), default=None),
+        files=tuple(written_files(directory, job.parquet)),
+        versions=session.read_versions(spark),
+    )
+    directory.create(DONE, json.dumps(done.to_json(), sort_keys=True, indent=1))
     return done
 
 

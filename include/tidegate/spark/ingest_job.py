@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate.core.canonical import FORMAT
 from tidegate.core.decoding import Decoding
+from tidegate.core.json_codec import Document
 from tidegate.core.offsets import Window
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.spark.job_files import KafkaJob
+
+DONE = "_done.json"
+"""The record of a finished attempt, a `StagedChunk`: written last, and atomically."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,22 @@ class Chunk:
     number: int
     window: Window
     directory: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedChunk(Document):
+    """What Spark has written for a chunk: rows, data files, and the largest record in bytes.
+
+    `largest` is None without rows. `versions` are those of Spark and its clients.
+    """
+
+    format: int = FORMAT
+    plan_id: str
+    chunk: int
+    rows: int
+    largest: int | None
+    files: tuple[str, ...]
+    versions: Mapping[str, str]
 
 
 @dataclass(frozen=True)

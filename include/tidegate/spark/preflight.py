@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +26,7 @@ from tidegate.spark.expressions import NotAllowed, NotComputable, NotRepeatable
 from tidegate.spark.failures import describe
 from tidegate.spark.hadoop_files import with_scheme
 from tidegate.spark.records import RECORD, DoesNotFit
-from tidegate.spark.row_frame import IDENTITY, WHOLE_FILE
+from tidegate.spark.row_frame import IDENTITY, WHOLE_FILE, FileRows
 from tidegate.spark.spark_versions import error_message as message_of
 
 _NAMED = 5  # bad rows or files that a message names
@@ -45,14 +45,10 @@ class Refused(Exception):
 
 
 class Checked(NamedTuple):
-    """The records of a job that may be sent, and what is known of each file.
-
-    `inputs` has counts, the largest record, and what is `placed`: by target partition, None where
-    Kafka chooses, the number of good rows and their digest.
-    """
+    """The records of a job that may be sent, and what is known of each file."""
 
     records: DataFrame
-    inputs: list[dict[str, Any]]
+    inputs: list[FileRows]
 
 
 def preflight(spark: SparkSession, job: EgressJob) -> Checked:
@@ -77,7 +73,7 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
         job = bad_files.drop_files(job, new)
         if not job.source.files or len(bad) >= bad_files.MOST:
             raise _refused(bad)
-    if any(each["bad"] for each in inputs):
+    if any(each.bad for each in inputs):
         bad_rows = shaped.where(F.col("reason").isNotNull())
         if job.quarantine is None:
             bad |= _with_bad_rows(job, bad_rows)
@@ -116,7 +112,7 @@ def _refused(bad: Mapping[str, str]) -> Refused:
     return Refused(f"{counted(len(bad), 'file')} cannot be sent: {named}", bad)
 
 
-def read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:
+def read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[FileRows]]:
     """Read every row. Return the records, and counts and digests of each file.
 
     BadFiles for files that Spark does not read, or not as a whole. Refused for such a lake.
@@ -124,7 +120,7 @@ def read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[
     shaped = records.to_records(spark, job)
     _check_files_read(spark, job, shaped)
     inputs = _summaries(job, shaped)
-    if unfit := {each["file"]: each["unfit"] for each in inputs if each["unfit"]}:
+    if unfit := {each.file: each.unfit for each in inputs if each.unfit}:
         raise BadFiles(unfit)
     read = _row_counts(spark, job, inputs)
     if not job.source.is_lake:
@@ -172,7 +168,7 @@ def _check_files_read(spark: SparkSession, job: EgressJob, shaped: DataFrame) ->
         raise BadFiles(dict.fromkeys(ignored, why))
 
 
-def _summaries(job: EgressJob, shaped: DataFrame) -> list[dict[str, Any]]:
+def _summaries(job: EgressJob, shaped: DataFrame) -> list[FileRows]:
     """Return for each file its good and bad rows, digests, largest record and last row."""
     good = F.col("reason").isNull()
     partition = F.when(good, F.col("partition")) if records.has_partition(job) else F.lit(None)
@@ -186,38 +182,33 @@ def _summaries(job: EgressJob, shaped: DataFrame) -> list[dict[str, Any]]:
         # Unused, but an order that fails, or cannot be sorted by, must do so before sending.
         *(F.max(f"order{i}").alias(f"order{i}") for i in range(len(job.order_by))),
     )
-    files: dict[str, dict[str, Any]] = {}
+    files: dict[str, FileRows] = {}
     for row in summaries.collect():
-        nothing = {"file": row.file, "rows": 0, "bad": 0, "largest": 0, "last": -1, "unfit": None}
-        file = files.setdefault(row.file, {**nothing, "placed": {}})
-        file["rows"] += row.rows
-        file["bad"] += row.bad
-        file["largest"] = max(file["largest"], row.largest or 0)
-        file["last"] = max(file["last"], row["last"])
-        file["unfit"] = file["unfit"] or row.unfit
+        file = files.setdefault(row.file, FileRows(row.file))
+        file.rows += row.rows
+        file.bad += row.bad
+        file.largest = max(file.largest, row.largest or 0)
+        file.last = max(file.last, row.last)
+        file.unfit = file.unfit or row.unfit
         if row.rows:
-            file["placed"][row.at] = row.rows, row.digest
+            file.placed[row.at] = row.rows, row.digest
     return list(files.values())
 
 
-def _check_numbering(job: EgressJob, inputs: Sequence[Mapping[str, Any]]) -> None:
+def _check_numbering(job: EgressJob, inputs: Sequence[FileRows]) -> None:
     """Check that the rows of each file of the plan are numbered from 0, without gaps."""
-    if unknown := {each["file"] for each in inputs} - {name for name, _ in job.source.files}:
+    if unknown := {each.file for each in inputs} - {name for name, _ in job.source.files}:
         raise RuntimeError(f"Spark read {sorted(unknown)[:3]}, which are not in the plan")
     for each in inputs:
-        count = each["rows"] + each["bad"]
-        if each["last"] + 1 != count:
-            raise RuntimeError(
-                f"{each['file']}: {count} rows were read, the last is {each['last']}"
-            )
+        count = each.rows + each.bad
+        if each.last + 1 != count:
+            raise RuntimeError(f"{each.file}: {count} rows were read, the last is {each.last}")
 
 
-def _row_counts(
-    spark: SparkSession, job: EgressJob, inputs: Sequence[Mapping[str, Any]]
-) -> dict[str, int]:
+def _row_counts(spark: SparkSession, job: EgressJob, inputs: Sequence[FileRows]) -> dict[str, int]:
     """Return the rows read of each file, including those that `where` excludes."""
     if job.source.where is None:
-        return {each["file"]: each["rows"] + each["bad"] for each in inputs}
+        return {each.file: each.rows + each.bad for each in inputs}
     rows = source_rows.select_rows(spark, replace(job.source, where=None), {})
     return {row.file: row.n for row in rows.groupBy("file").agg(F.count("*").alias("n")).collect()}
 

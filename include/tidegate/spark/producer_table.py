@@ -17,6 +17,7 @@ from tidegate.core.count_proof import NotProven, Partition, Place, Producer
 from tidegate.spark import producer_settings, records, target_records
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.failures import describe
+from tidegate.spark.row_frame import FileRows
 
 FEWEST_ROWS = 100_000  # of fewer, all are read back in the time that asking takes
 _MOST_PARTITIONS = 500  # of the target
@@ -65,7 +66,7 @@ def sent_rows(
     spark: SparkSession,
     job: EgressJob,
     good: DataFrame,
-    inputs: Sequence[Mapping[str, Any]],
+    inputs: Sequence[FileRows],
     known: Tables,
 ) -> tuple[dict[Place, int], dict[Place, int]]:
     """Return the rows in each target partition, each there once, and the partitions' ends.
@@ -78,15 +79,16 @@ def sent_rows(
     return rows, {place: each.end for place, each in now.items()}
 
 
-def _wanted(job: EgressJob, inputs: Sequence[Mapping[str, Any]]) -> dict[Place, int] | int:
+def _wanted(job: EgressJob, inputs: Sequence[FileRows]) -> dict[Place, int] | int:
     """Return the rows for each partition of the only topic, or of all where Kafka chooses."""
     (topic,) = job.target
     if not records.has_partition(job):
-        return sum(int(each["rows"]) for each in inputs)
+        return sum(each.rows for each in inputs)
     wanted: dict[Place, int] = {}
     for each in inputs:
-        for p, (rows, _) in each["placed"].items():
-            wanted[topic, p] = wanted.get((topic, p), 0) + rows
+        for p, (rows, _) in each.placed.items():
+            if p is not None:
+                wanted[topic, p] = wanted.get((topic, p), 0) + rows
     return wanted
 
 

@@ -5,8 +5,7 @@ order; before sending, to send only the rest, and afterwards, as verification.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -14,8 +13,8 @@ from pyspark.sql import functions as F
 from tidegate.core.offsets import Offsets
 from tidegate.core.row_digest import combine_digests
 from tidegate.spark import records, target_records
-from tidegate.spark.egress_job import EgressJob
-from tidegate.spark.row_frame import IDENTITY
+from tidegate.spark.egress_job import EgressJob, Proven, SentRows, SentTo
+from tidegate.spark.row_frame import IDENTITY, FileRows
 
 # The producer may still be sending when Spark takes it for done: the pieces of a batch that the
 # broker found too large. While records keep coming, read again: this often, after these seconds.
@@ -71,12 +70,12 @@ def verify_target(
     spark: SparkSession,
     job: EgressJob,
     good: DataFrame,
-    inputs: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Read back the plan's records and compare them with its rows. Return the answer of the job.
+    inputs: Sequence[FileRows],
+) -> Proven:
+    """Read back the plan's records and compare them with its rows. Return what was proven.
 
-    Raises ContentDiffers when they differ and
-    no more records come; OrderBroken when they are out of order and the order is strict.
+    Raises ContentDiffers when they differ and no more records come. Raises OrderBroken when they
+    are out of order and the order is strict.
     """
     if job.resumed:  # a batch of a killed attempt may still be on its way
         time.sleep(WAIT)
@@ -102,41 +101,40 @@ def verify_target(
             f"strict does not accept that as sent. {_DECIDE}"
         )
     ends = {(topic, p): end for topic, each in until.items() for p, end in each.items()}
-    return job_answer(job, good, inputs, ends, rows, duplicates, broken)
+    return conclude(job, good, inputs, ends, rows, duplicates, broken)
 
 
-def job_answer(
+def conclude(
     job: EgressJob,
     good: DataFrame,
-    inputs: Sequence[Mapping[str, Any]],
+    inputs: Sequence[FileRows],
     ends: Counts,
     rows: Counts,
     duplicates: Counts | None = None,
     broken: Sequence[str] = (),
     *,
     proof: str = "full",
-) -> dict[str, Any]:
-    """Return the answer of the job, by the target's ends and what is in its partitions."""
-    files = (
-        {"file": i["file"], "rows": i["rows"], "bad": i["bad"],
-         "digest": combine_digests(digest for _, digest in i["placed"].values())}
-        for i in inputs
-    )  # fmt: skip
-    return {
-        "proof": proof,
-        "broken_order": sorted({*broken, *_behind(job, good)}),
-        "files": sorted(files, key=lambda each: str(each["file"])),
-        "receipts": [
-            {
-                "topic": topic, "partition": p, "before": target.since[p],
-                "after": ends[topic, p],
-                "sent": rows.get((topic, p), 0),
-                "duplicates": (duplicates or {}).get((topic, p), 0),
-            }
+) -> Proven:
+    """Return what was proven, by the target's ends and what is in its partitions."""
+    return Proven(
+        proof=proof,
+        broken_order=tuple(sorted({*broken, *_behind(job, good)})),
+        files=tuple(
+            SentRows(
+                each.file, each.rows, each.bad,
+                combine_digests(digest for _, digest in each.placed.values()),
+            )
+            for each in sorted(inputs, key=lambda each: each.file)
+        ),
+        receipts=tuple(
+            SentTo(
+                topic, p, target.since[p], ends[topic, p], rows.get((topic, p), 0),
+                (duplicates or {}).get((topic, p), 0),
+            )
             for topic, target in sorted(job.target.items())
             for p in range(target.partitions)
-        ],
-    }  # fmt: skip
+        ),
+    )  # fmt: skip
 
 
 def _given_partition(job: EgressJob) -> list[str]:
@@ -205,7 +203,7 @@ def _compare(
     job: EgressJob,
     good: DataFrame,
     found: DataFrame | None,
-    inputs: Sequence[Mapping[str, Any]],
+    inputs: Sequence[FileRows],
     until: Offsets,
 ) -> tuple[Counts, Counts]:
     """Return rows and duplicates per target partition. ContentDiffers if a row is missing.
@@ -213,7 +211,7 @@ def _compare(
     In a compacted topic a row may be gone if a later one of its key is there: it counts where that
     one is.
     """
-    wanted = {(i["file"], p): each for i in inputs for p, each in i["placed"].items()}
+    wanted = {(i.file, p): each for i in inputs for p, each in i.placed.items()}
     if found is None:
         if wanted:
             raise ContentDiffers("read back: the target has taken nothing")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,6 +12,23 @@ IDENTITY = ("file", "row")
 
 WHOLE_FILE = -1
 """In place of a row's number: its fault is why nothing of the file can be sent."""
+
+
+@dataclass
+class FileRows:
+    """What is known of the rows of a file: good and `bad` ones, and the largest record in bytes.
+
+    `placed` has the good rows and their digest by target partition, None where Kafka chooses.
+    `last` is the number of the last row, `unfit` why nothing of the file can be sent.
+    """
+
+    file: str
+    rows: int = 0
+    bad: int = 0
+    largest: int = 0
+    placed: dict[int | None, tuple[int, int]] = field(default_factory=dict)
+    last: int = -1
+    unfit: str | None = None
 
 
 def no_text() -> Column:

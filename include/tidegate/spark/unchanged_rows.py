@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.spark import records
 from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.row_frame import FileRows
 from tidegate.spark.sink import OBSERVED
-
-Inputs = list[dict[str, Any]]
 
 _AS_IT_IS = {name: name for name in ("key", "value", "headers", "partition")}
 _MOST_FILES = 64  # partitions, each with a digest, for which every row is asked
 
 
-def known_inputs(job: EgressJob) -> Inputs | None:
+def known_inputs(job: EgressJob) -> list[FileRows] | None:
     """Return what the look would find, if no row is bad. None if that is not known.
 
     The ledger has the rows of each partition, and manifests the largest record. Tombstones are
@@ -45,27 +44,26 @@ def known_inputs(job: EgressJob) -> Inputs | None:
     if largest > target[0].largest or max(partitions.values()) >= target[0].partitions:
         return None  # the look says which rows
     return [
-        {"file": file, "rows": rows, "bad": 0, "largest": largest,
-         "placed": {partitions[file]: (rows, 0)}}
+        FileRows(file, rows, largest=largest, placed={partitions[file]: (rows, 0)})
         for file, rows in sorted(source.counts.items())
         if rows
-    ]  # fmt: skip
+    ]
 
 
-def observe_digests(rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
+def observe_digests(rows: DataFrame, inputs: Sequence[FileRows]) -> DataFrame:
     """Return the rows, whose digests are taken while they are sent."""
     partition, digest = F.col("partition"), F.col("digest")
     of_files = (
         F.bit_xor(F.when(partition == p, digest)).alias(f"digest{p}")
         for each in inputs
-        for p in each["placed"]
+        for p in each.placed
     )
     return rows.withColumn("digest", records.content_digest()).observe(OBSERVED, *of_files)
 
 
-def add_digests(inputs: Inputs, digests: Sequence[int | None]) -> Inputs:
+def add_digests(inputs: Sequence[FileRows], digests: Sequence[int | None]) -> list[FileRows]:
     """Return what is known of each file with the digest of the rows that were sent."""
     return [
-        {**each, "placed": {p: (rows, digest or 0) for p, (rows, _) in each["placed"].items()}}
+        replace(each, placed={p: (rows, digest or 0) for p, (rows, _) in each.placed.items()})
         for each, digest in zip(inputs, digests, strict=True)
     ]
