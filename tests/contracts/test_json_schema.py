@@ -17,7 +17,8 @@ HEADINGS = {
     "Status": ["status", "status"], "Egress report": ["run"], "Coverage": ["coverage"],
     "Verify": ["verify"], "Offsets": ["offsets show", "offsets set", "offsets adopt"],
     "Reconcile": ["reconcile"], "Repair": ["repair"], "Sweep": ["sweep"],
-    "Checkpoint": ["checkpoint"], "Doctor": ["doctor"],
+    "Checkpoint": ["checkpoint"], "Doctor": ["doctor"], "Settings": ["settings"],
+    "Validate": ["validate"],
 }  # fmt: skip
 """The commands that the examples below each heading of docs/json.md are of."""
 

@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "validate fails if anything is wrong",
         "validate",
-        'raise typer.Exit(2 if any(each["complaints"] for each in checked) else 0)',
+        "raise typer.Exit(2 if any(each.complaints for each in found.files) else 0)",
         "raise typer.Exit(0)",
         "tests/contracts/test_validate_output.py::test_all_pipelines",
     ),

@@ -393,7 +393,7 @@ MUTANTS = (
     Mutant(
         "a checkpoint's own digest",
         "checkpoints._fold",
-        'if canonical.digest(canonical.encode(form["fold"])) != form["sha256"]:',
+        "if canonical.digest(canonical.encode(head.fold)) != head.sha256:",
         "if False:",
         "tests/unit/lake/test_checkpoints.py::test_one_that_was_changed_is_passed_over",
     ),

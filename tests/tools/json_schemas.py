@@ -8,6 +8,7 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from tidegate.cli.render_settings import SettingAnswers, Validated
 from tidegate.core.json_codec import Form, Name, Presence
 from tidegate.core.offsets import Window
 from tidegate.doctor.check import Diagnosis
@@ -43,6 +44,8 @@ DOCUMENTS = {
     "sweep": (SweptPipeline,),
     "checkpoint": (Checkpointed,),
     "doctor": (Diagnosis,),
+    "settings": (SettingAnswers,),
+    "validate": (Validated,),
 }
 """The types of the documents by command."""
 _SCALARS = {str: "string", int: "integer", bool: "boolean", NoneType: "null"}

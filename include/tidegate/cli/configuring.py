@@ -9,12 +9,13 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import typer
 
 from tidegate.cli import render_settings
 from tidegate.cli.console import Json, answer, note, say
+from tidegate.cli.render_settings import Validated, ValidatedFile
 from tidegate.core.decoding import Decoder
 from tidegate.core.printable import escape_text
 from tidegate.core.wording import counted
@@ -66,10 +67,9 @@ def validate(
         raise ConfigurationError(
             f"there are no pipeline files in {where}; write one by `tidegate init`"
         )
-    checked = [_validated(path) for path in paths]
-    found = {"format": 1, "files": checked}
+    found = Validated(files=tuple(map(_validated, paths)))
     answer(found, render_settings.print_validated, as_json=as_json)
-    raise typer.Exit(2 if any(each["complaints"] for each in checked) else 0)
+    raise typer.Exit(2 if any(each.complaints for each in found.files) else 0)
 
 
 def _named(path: Path) -> Path:
@@ -79,17 +79,14 @@ def _named(path: Path) -> Path:
     return next((each for each in pipeline_files.pipeline_paths() if each.stem == path.name), path)
 
 
-def _validated(path: Path) -> dict[str, Any]:
+def _validated(path: Path) -> ValidatedFile:
     try:
         found = pipeline_files.examine_file(path)
     except BadFile as error:
-        return {"file": escape_text(str(path)), "complaints": [str(error)], "notices": []}
+        return ValidatedFile(escape_text(str(path)), (str(error),), ())
     unset = (f"{each}: not checked" for each in found.unset)
-    return {
-        "file": escape_text(str(path)),
-        "complaints": list(found.complaints),
-        "notices": [*unset, *(found.spec.notices if found.spec else ())],
-    }
+    notices = (*unset, *(found.spec.notices if found.spec else ()))
+    return ValidatedFile(escape_text(str(path)), tuple(found.complaints), notices)
 
 
 @app.command()

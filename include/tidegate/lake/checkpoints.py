@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.core import canonical, checkpoint, layout
 from tidegate.core.canonical import FORMAT
-from tidegate.core.entries import Commit
+from tidegate.core.entries import Commit, Reference
 from tidegate.core.fold import Fold
-from tidegate.core.json_codec import MALFORMED
+from tidegate.core.json_codec import MALFORMED, Document
 from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.store_protocol import Store
@@ -24,6 +24,20 @@ KEPT = 3
 """The newest ones stay: a process that has opened one may still read its commits."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Document):
+    """The document of a checkpoint: the fold without its live commits, and the digest of that.
+
+    `commits` has one line for each of them.
+    """
+
+    format: int = FORMAT
+    pipeline: str
+    commits: Reference
+    fold: Mapping[str, Any]
+    sha256: str
 
 
 def write_checkpoint(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int:
@@ -39,14 +53,13 @@ def write_checkpoint(store: Store, pipeline: str, fold: Fold, *, waiting: list[i
         store.delete(path)
         store.create(path, lines)
     whole = checkpoint.fold_head(replace(fold, waiting=set(waiting)))
-    form = {
-        "format": FORMAT,
-        "pipeline": pipeline,
-        "commits": {"path": path, "sha256": canonical.digest(lines)},
-        "fold": whole,
-        "sha256": canonical.digest(canonical.encode(whole)),
-    }
-    head = canonical.encode(form)
+    made = Checkpoint(
+        pipeline=pipeline,
+        commits=Reference(path, canonical.digest(lines)),
+        fold=whole,
+        sha256=canonical.digest(canonical.encode(whole)),
+    )
+    head = canonical.encode(made.to_json())
     store.create(layout.checkpoint(fold.n), head)
     _remove_old(store)
     return len(head) + len(lines)
@@ -68,7 +81,7 @@ def latest_checkpoint(store: Store, pipeline: str) -> Fold | None:
         path = layout.checkpoint(n)
         try:
             fold = json_documents.read_document(
-                store, path, lambda form: _fold(store, pipeline, form)
+                store, path, lambda form: _fold(store, pipeline, Checkpoint.from_json(form))
             )
         except LakeDamaged as error:
             logger.warning("%s; the ledger is read without it", error)
@@ -93,12 +106,10 @@ def checkpoint_differences(store: Store, pipeline: str, fold: Fold) -> tuple[lis
     where = store.uri(path)
     everything = set(range(1, fold.n + 1))
     try:
-        form = json_documents.read_document(
-            store, path, lambda form: dict(form) | {"fold": dict(form["fold"])}
-        )
-        if form is None:
+        head = json_documents.read_document(store, path, Checkpoint.from_json)
+        if head is None:
             return [], everything  # deleted meanwhile, as the oldest
-        kept, expected = form["fold"], checkpoint.fold_head(fold)
+        kept, expected = head.fold, checkpoint.fold_head(fold)
         found = [
             f"the checkpoint {where} has another `{name}` than the entries 1 to {fold.n} add up to"
             for name in sorted(kept.keys() | expected.keys())
@@ -106,13 +117,13 @@ def checkpoint_differences(store: Store, pipeline: str, fold: Fold) -> tuple[lis
             and canonical.encode(kept.get(name)) != canonical.encode(expected.get(name))
         ]
         lines = canonical.digest(checkpoint.commit_lines(fold))
-        if form["commits"]["sha256"] != lines:
+        if head.commits.sha256 != lines:
             found.append(f"the checkpoint {where} names other live commits than there are")
-        data = store.get(form["commits"]["path"])
+        data = store.get(head.commits.path)
         if data is None or canonical.digest(data) != lines:
             found.append(f"the live commits of the checkpoint {where} are gone, or were changed")
         content = canonical.digest(canonical.encode(kept))
-        if (form["pipeline"], form["sha256"]) != (pipeline, content):
+        if (head.pipeline, head.sha256) != (pipeline, content):
             found.append(f"the checkpoint {where} was changed")
         return found, checkpoint.FORMS["waiting"].read(kept["waiting"])
     except LakeDamaged as error:
@@ -121,21 +132,21 @@ def checkpoint_differences(store: Store, pipeline: str, fold: Fold) -> tuple[lis
         return [f"the checkpoint {where} cannot be read: {error!r}"], everything
 
 
-def _fold(store: Store, pipeline: str, form: Mapping[str, Any]) -> Fold:
-    if form["pipeline"] != pipeline:
-        raise ValueError(f"pipeline {form['pipeline']!r}")
-    if canonical.digest(canonical.encode(form["fold"])) != form["sha256"]:
+def _fold(store: Store, pipeline: str, head: Checkpoint) -> Fold:
+    if head.pipeline != pipeline:
+        raise ValueError(f"pipeline {head.pipeline!r}")
+    if canonical.digest(canonical.encode(head.fold)) != head.sha256:
         raise ValueError("it was changed")
-    live = checkpoint.FORMS["live"].read(form["fold"]["live"])
-    return checkpoint.fold_of(form["fold"], lambda: _lines(store, form["commits"], live))
+    live = checkpoint.FORMS["live"].read(head.fold["live"])
+    return checkpoint.fold_of(head.fold, lambda: _lines(store, head.commits, live))
 
 
-def _lines(store: Store, kept: Mapping[str, str], numbers: Iterable[int]) -> bytes:
+def _lines(store: Store, kept: Reference, numbers: Iterable[int]) -> bytes:
     """Return the lines of live commits; from their entries if they are gone or were changed."""
-    data = store.get(kept["path"])
-    if data is not None and canonical.digest(data) == kept["sha256"]:
+    data = store.get(kept.path)
+    if data is not None and canonical.digest(data) == kept.sha256:
         return data
-    logger.warning("%s is gone, or was changed; the entries are read", store.uri(kept["path"]))
+    logger.warning("%s is gone, or was changed; the entries are read", store.uri(kept.path))
     return b"\n".join(canonical.encode(_commit(store, n).to_json()) for n in numbers)
 
 
