@@ -195,12 +195,12 @@ def test_an_egress_whose_application_dies_is_sent_by_the_retry(
     task = TidegateRunOperator(task_id="go", pipeline="out")
     with pytest.raises(SendFailed, match="killed"):
         execute(task, context(task), submitting(out.app(egress_world.dies_while_sending)))
-    (claim,) = out.fold.claims.values()
+    (claim,) = out.fold.egress.claims.values()
     assert (claim.sender["task"]["task"], claim.sender["task"]["try"]) == ("go", 1)
     execute(
         task, second := context(task, try_number=2), submitting(out.app(egress_world.sends_all))
     )
-    assert (pushed(second)["report"]["rows"], out.fold.claims) == (1, {})
+    assert (pushed(second)["report"]["rows"], out.fold.egress.claims) == (1, {})
     execute(task, third := context(task, try_number=3), submitting(out.app(egress_world.sends_all)))
     assert (pushed(third)["report"]["rows"], len(out.ran)) == (1, 2)
 

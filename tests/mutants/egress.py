@@ -99,8 +99,8 @@ MUTANTS = (
     Mutant(
         "a committed name with other content",
         "_exclusion",
-        "    return _SENT_BEFORE if file.name in fold.sent and resent_by is None else None\n",
-        "    return None\n",
+        "return _SENT_BEFORE if file.name in fold.egress.sent and resent_by is None else None\n",
+        "return None\n",
         "tests/unit/egress/test_egress_plan.py::test_a_sent_name_with_other_content_is_left_out",
     ),
     Mutant(
@@ -233,14 +233,14 @@ MUTANTS = (
     Mutant(
         "a replay decides no columns",
         "deliveries.commit_delivery",
-        "is_first = plan.lane != REPLAY and ledger.fold.columns is None",
-        "is_first = ledger.fold.columns is None",
+        "is_first = plan.lane != REPLAY and ledger.fold.egress.columns is None",
+        "is_first = ledger.fold.egress.columns is None",
         "tests/unit/egress/test_file_replay.py::test_a_replay_decides_no_columns",
     ),
     Mutant(
         "a plan of other columns than the first commit's",
         "judge.moved_premises",
-        "if _differ(columns, fold.columns):",
+        "if _differ(columns, fold.egress.columns):",
         "if False:",
         "tests/unit/test_moved_premises.py::test_files_have_the_columns_of_the_first_commit",
     ),

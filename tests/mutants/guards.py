@@ -300,8 +300,9 @@ MUTANTS = (
     Mutant(
         "a checkpoint has the newest gap",
         "checkpoint.fold_head",
-        "form.write(getattr(fold, name))",
-        'form.write(fold.gaps[:-1] if name == "gaps" else getattr(fold, name))',
+        "form.write(getattr(fold.egress if name in _OF_EGRESS else fold, name))",
+        'form.write(fold.gaps[:-1] if name == "gaps" else '
+        "getattr(fold.egress if name in _OF_EGRESS else fold, name))",
         "tests/unit/lake/test_checkpoints.py",
     ),
 )

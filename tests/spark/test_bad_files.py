@@ -104,7 +104,7 @@ def test_files_without_a_header(pipeline: EgressPipeline) -> None:
         PartitionsLeftOut, match=r"a\.csv: row 0: 3 values, and there are 2 columns"
     ):
         pipeline.run_all()
-    assert pipeline.fold().sent.keys() == {"b.csv", "c.csv"}
+    assert pipeline.fold().egress.sent.keys() == {"b.csv", "c.csv"}
 
 
 def test_a_file_that_is_gone_is_not_bad(pipeline: EgressPipeline) -> None:

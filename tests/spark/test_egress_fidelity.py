@@ -200,7 +200,7 @@ def test_a_lake_that_has_lost_rows_is_refused(
     with pytest.raises(RowsRefused, match=f"{count - 1} rows were read, and it has {count}"):
         pipeline.run_all("again", asked=asked, source_kafka=pipeline.kafka)
     assert pipeline.ends(back) == before
-    assert pipeline.fold().claims == {}
+    assert pipeline.fold().egress.claims == {}
 
 
 def ignore_file_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_a_flipped_bit_in_the_lake_is_not_sent(
     with pytest.raises(LakeDamaged, match="a file of the source's lake, cannot be read"):
         pipeline.run_all()
     assert pipeline.ends(back) == before
-    assert pipeline.fold().claims == {}
+    assert pipeline.fold().egress.claims == {}
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def test_a_record_refused_by_the_broker_fails_the_attempt(
         patched.setattr("tidegate.spark.egress_driver.faults.point", lower)
         with pytest.raises(SendFailed):
             pipeline.run_all()
-    assert pipeline.fold().claims
+    assert pipeline.fold().egress.claims
     assert len(pipeline.records(small)) < 1_000
     topic_records.configure(pipeline.bootstrap, small, **{"max.message.bytes": "1000000"})
     report = pipeline.run_all()

@@ -350,7 +350,7 @@ def test_refused_before_anything_is_sent(
     assert "\n" not in str(refused.value)
     assert pipeline.ends(other) == before
     fold = pipeline.fold()
-    assert (fold.claims, fold.refused, fold.sent) == ({}, {}, {})
+    assert (fold.egress.claims, fold.egress.refused, fold.egress.sent) == ({}, {}, {})
     if refusal.error is RowsRefused:
         assert str(refused.value).endswith("Nothing was sent")
         assert [entry["kind"] for entry in pipeline.entries()] == ["claim", "release"]
@@ -391,13 +391,13 @@ def test_bad_files_are_left_out(pipeline: EgressPipeline, target: str, refusal: 
         assert run == "r" or len(pipeline.jobs) == started
     fold = pipeline.fold()
     files = {str(path.relative_to(pipeline.source)) for path in pipeline.source.rglob("*.*")}
-    assert fold.claims == {}
-    assert fold.sent.keys() == files - {*refusal.files}
+    assert fold.egress.claims == {}
+    assert fold.egress.sent.keys() == files - {*refusal.files}
     rows = sum(pipeline.ends(other).values()) - sum(before.values())
     assert rows == sum(each["rows"] for each in pipeline.sealed())
     kinds = [entry["kind"] for entry in pipeline.entries()]
-    by_spark = ["claim", "release"] if fold.refused else []
-    sent = ["claim", "commit"] if fold.sent else []
+    by_spark = ["claim", "release"] if fold.egress.refused else []
+    sent = ["claim", "commit"] if fold.egress.sent else []
     assert kinds == by_spark + sent
 
 

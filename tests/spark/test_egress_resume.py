@@ -81,7 +81,7 @@ def send_and_die(
 
     with pytest.raises(SendFailed):
         pipeline.run_all(run_id, submit=submit)
-    (claim,) = pipeline.fold().claims.values()
+    (claim,) = pipeline.fold().egress.claims.values()
     return claim.plan_id
 
 
@@ -100,7 +100,7 @@ def assert_consistent(pipeline: EgressPipeline, report: dict[str, Any]) -> None:
     assert report["duplicates"] == len(found) - len(counted)
     verified = verify(pipeline.spec, flows.store(pipeline.spec), pipeline.run("v").kafka, print)
     assert verified.differences == 0, verified
-    assert pipeline.fold().claims == {}
+    assert pipeline.fold().egress.claims == {}
 
 
 def test_after_a_sent_prefix_the_rest_is_sent_in_order(pipeline: EgressPipeline) -> None:
@@ -186,7 +186,7 @@ def test_strict_order_refuses_rows_sent_in_another_order(pipeline: EgressPipelin
         RowsRefused, match=f"{pipeline.topic}-2: all rows are in the target, but not"
     ):
         pipeline.run_all()
-    assert (pipeline.ends(), len(pipeline.fold().claims)) == (ends, 1)
+    assert (pipeline.ends(), len(pipeline.fold().egress.claims)) == (ends, 1)
 
 
 def test_strict_order_sends_no_missing_rows_after_later_ones(pipeline: EgressPipeline) -> None:
@@ -197,7 +197,7 @@ def test_strict_order_sends_no_missing_rows_after_later_ones(pipeline: EgressPip
     with pytest.raises(RowsRefused, match=f"{pipeline.topic}-2: later rows were sent and earlier"):
         pipeline.run_all()
     assert pipeline.ends() == before
-    assert pipeline.fold().claims
+    assert pipeline.fold().egress.claims
     pipeline.release("resend")
     # Rows of the released claim no longer count as sent.
     assert pipeline.run_all()["rows"] == ROWS
@@ -307,7 +307,7 @@ def test_the_application_dies(
     monkeypatch.delenv("TIDEGATE_FAULT")
     ends = pipeline.ends()
     assert sum(ends.values()) == (0 if point == "send.before" else ROWS)
-    assert bool(pipeline.fold().claims) == (point == "send.sent")
+    assert bool(pipeline.fold().egress.claims) == (point == "send.sent")
     report = pipeline.run_all()
     assert pipeline.ends() == ends or point == "send.before"
     assert_consistent(pipeline, report)
@@ -371,7 +371,7 @@ def test_the_read_back_detects_a_missing_header(
     with pytest.raises(SendFailed):
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS
-    assert pipeline.fold().claims
+    assert pipeline.fold().egress.claims
     with pytest.raises(SendFailed):  # it is sent again, and is wrong again
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS + 1
@@ -385,7 +385,7 @@ def test_the_read_back_detects_a_missing_header(
     pipeline.release("resend")
     report = pipeline.run_all("again")
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)
-    assert pipeline.fold().claims == {}
+    assert pipeline.fold().egress.claims == {}
 
 
 @pytest.mark.slow
@@ -469,7 +469,7 @@ def test_in_a_compacted_topic_the_last_row_of_a_key_must_exist(
     lose_rows(monkeypatch, ROWS - 1)
     with pytest.raises(SendFailed):
         pipeline.run_all()
-    assert pipeline.fold().claims
+    assert pipeline.fold().egress.claims
 
 
 @pytest.mark.slow

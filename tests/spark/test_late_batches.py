@@ -28,7 +28,7 @@ def plan(pipeline: EgressPipeline) -> str:
 
     with pytest.raises(SendFailed):
         pipeline.run_all(submit=dies)
-    (claim,) = pipeline.fold().claims.values()
+    (claim,) = pipeline.fold().egress.claims.values()
     return claim.plan_id
 
 
@@ -75,8 +75,8 @@ def test_a_bad_file_is_released_after_a_dead_attempt(pipeline: EgressPipeline) -
         pipeline.run_all(submit=killed)
     with pytest.raises(PartitionsLeftOut, match="b: row 0: "):
         pipeline.run_all()
-    assert pipeline.fold().claims == {}
-    assert pipeline.fold().sent.keys() == {"a"}
+    assert pipeline.fold().egress.claims == {}
+    assert pipeline.fold().egress.sent.keys() == {"a"}
 
 
 def test_an_empty_scan_releases_no_claim(pipeline: EgressPipeline, plan: str) -> None:
@@ -84,4 +84,4 @@ def test_an_empty_scan_releases_no_claim(pipeline: EgressPipeline, plan: str) ->
     pipeline.settings["target"] = {"topic": pipeline.topic, "producer": {"max.request.size": "60"}}
     with pytest.raises(RowsRefused, match="Nothing more was sent, and the claim stands"):
         pipeline.run_all()
-    assert pipeline.fold().claims.keys() == {plan}
+    assert pipeline.fold().egress.claims.keys() == {plan}

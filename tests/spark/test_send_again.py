@@ -155,7 +155,7 @@ def test_a_dead_attempt_is_resumed_with_its_filter(pipeline: EgressPipeline, sou
     assert (report["duplicates"], report["broken_order"]) == (0, [])
     assert [offsets(pipeline, report, p) for p in (0, 1)] == [matching(10, 200)] * 2
     assert report["rows"] == 2 * len(matching(10, 200))
-    assert pipeline.fold().claims == {}
+    assert pipeline.fold().egress.claims == {}
     assert verify(pipeline.spec, flows.store(pipeline.spec), pipeline.kafka, print).differences == 0
 
 
@@ -171,7 +171,7 @@ def test_a_record_outside_the_filter_fails_the_read_back(
         pipeline.run_all("one", submit=send_and_die(pipeline, source, wrong), **x)
     with pytest.raises(SendFailed):
         pipeline.run_all("two", **x)
-    assert len(pipeline.fold().claims) == 1
+    assert len(pipeline.fold().egress.claims) == 1
 
 
 NONE = (
@@ -207,7 +207,7 @@ def test_an_invalid_filter_is_refused(pipeline: EgressPipeline, source: str) -> 
                 "one", **replay_settings(pipeline, source, 0, 50, id=f"n{n}", where=where)
             )
         assert "from_json" not in str(refused.value)  # only the requested expression is quoted
-        assert pipeline.fold().claims == {}
+        assert pipeline.fold().egress.claims == {}
         assert pipeline.entries()[-1]["how"] == "nothing sent"
     assert pipeline.ends(target(pipeline)) == {0: 0, 1: 0}
     report = pipeline.run_all("one", **replay_settings(pipeline, source, 0, 50, id="n0", where=KEY))

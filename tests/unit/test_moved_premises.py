@@ -243,7 +243,7 @@ def test_a_file_is_not_sent_by_two_names(sending: Egress, now: str) -> None:
     with suppress(ConfigurationError):
         sending.send("one")
     assert len(sending.ran) == 1, "the same file was sent twice"
-    assert sending.fold.claims == {}
+    assert sending.fold.egress.claims == {}
 
 
 def test_nor_while_another_plan_sends_it(sending: Egress) -> None:
@@ -307,11 +307,11 @@ def test_files_have_the_columns_of_the_first_commit(sending: Egress) -> None:
     away = aside(sending, "a.parquet")
     pq.write_table(pa.table({"y": ["b"]}), source / "b.parquet")
     assert sending.send_and_publish("two")["files"] == ["b.parquet"]
-    assert sending.fold.columns == (("y", "string"),)
+    assert sending.fold.egress.columns == (("y", "string"),)
     back(away)
     with suppress(TidegateError):
         sending.send_and_publish("one")
-    assert sending.fold.sent.keys() == {"b.parquet"}
+    assert sending.fold.egress.sent.keys() == {"b.parquet"}
     (left,) = sending.plan("three").plan.left_out
     assert left.file == "a.parquet"
 

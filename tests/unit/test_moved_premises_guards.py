@@ -85,7 +85,7 @@ def test_two_roots_beside_each_other(sending: Egress) -> None:
     sending.send_and_publish("one")
     read_from(sending, "two/*.csv")
     assert sending.send_and_publish("two")["files"] == ["b.csv"]
-    assert len(json.dumps(sorted(sending.fold.roots))) > 2
+    assert len(json.dumps(sorted(sending.fold.egress.roots))) > 2
 
 
 @pytest.mark.parametrize("salt", range(4))

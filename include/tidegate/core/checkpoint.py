@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 from tidegate.core import canonical
 from tidegate.core.entries import Claim, Commit
-from tidegate.core.fold import Fold
+from tidegate.core.fold import EgressFold, Fold
 from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.json_codec import Form, form_of
 
@@ -60,8 +60,12 @@ _IRREGULAR = {
     ),
     "claims": _CLAIMS,
 }
-FORMS = {name: _IRREGULAR.get(name) or form_of(hint) for name, hint in get_type_hints(Fold).items()}
-"""How each field of the fold is written, and read."""
+_OF_EGRESS = get_type_hints(EgressFold)
+_HINTS = {name: hint for name, hint in get_type_hints(Fold).items() if name != "egress"}
+FORMS = {
+    name: _IRREGULAR.get(name) or form_of(hint) for name, hint in {**_HINTS, **_OF_EGRESS}.items()
+}
+"""How each field of the fold is written, and read. Those of its egress stand beside the others."""
 
 
 class LiveCommits(MutableMapping[int, Commit]):
@@ -121,7 +125,10 @@ def commit_lines(fold: Fold) -> bytes:
 
 def fold_head(fold: Fold) -> dict[str, Any]:
     """Return the fold without the content of its live commits."""
-    return {name: form.write(getattr(fold, name)) for name, form in FORMS.items()}
+    return {
+        name: form.write(getattr(fold.egress if name in _OF_EGRESS else fold, name))
+        for name, form in FORMS.items()
+    }
 
 
 def fold_of(form: Mapping[str, Any], load: Callable[[], bytes]) -> Fold:
@@ -131,4 +138,5 @@ def fold_of(form: Mapping[str, Any], load: Callable[[], bytes]) -> Fold:
     """
     values = {name: each.read(form[name]) for name, each in FORMS.items()}
     values["live"] = LiveCommits(values["live"], lambda: load().split(b"\n"))
-    return Fold(**values)
+    egress = EgressFold(**{name: values.pop(name) for name in _OF_EGRESS})
+    return Fold(**values, egress=egress)

@@ -41,6 +41,70 @@ class LiveDecoding(NamedTuple):
 
 
 @dataclass
+class EgressFold:
+    """What an egress has sent, and its open claims.
+
+    `claims` are by plan, each with the target's ends at the plan's first claim. `sent` has the
+    etags of files by name, `refused` the files that could not be sent. `columns` are those of the
+    first Parquet files that declared none. `roots` are the directories that names of sent files are
+    below. `released` says how the claims of a plan ended.
+    """
+
+    claims: dict[str, Claim] = field(default_factory=dict)
+    sent: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, RefusedFile] = field(default_factory=dict)
+    columns: Columns | None = None
+    roots: set[str] = field(default_factory=set)
+    target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
+    released: dict[str, list[str]] = field(default_factory=dict)
+
+    def open_claim(self, claim: Claim) -> Claim | None:
+        """Add a claim. Return the claim of the same plan that it supersedes, if any."""
+        superseded = self.claims.get(claim.plan_id)
+        if superseded:
+            claim = replace(claim, target=superseded.target)
+        self.claims[claim.plan_id] = claim
+        return superseded
+
+    def end_claim(self, release: Release) -> Claim:
+        """Remove a claim that is released, and remember the files that were refused. Return it."""
+        claim = self.claims.pop(release.plan_id)
+        self.released.setdefault(release.plan_id, []).append(release.how)
+        reasons = {each.file: each.reason for each in release.refused}
+        for file in (file for file in claim.files if file.name in reasons):
+            self.refused[file.name] = RefusedFile(
+                file.etag, release.judged_by or "", reasons[file.name], release.plan_id
+            )
+        if release.how == "declare sent":
+            self._send(claim)
+        return claim
+
+    def commit(self, commit: Commit) -> None:
+        """Count what the plan of a commit claimed as sent. One of an ingest changes nothing."""
+        self.columns = self.columns or commit.columns
+        if claim := self.claims.pop(commit.plan_id, None):
+            self._send(claim)
+        for each in commit.receipts:
+            self.target_ends.setdefault(each.topic, {})[each.partition] = each.after
+
+    def _send(self, claim: Claim) -> None:
+        if claim.lane == REPLAY:
+            return
+        for file in claim.files:
+            self.sent[file.name] = file.etag
+            self.refused.pop(file.name, None)
+        self.roots |= {claim.root} if claim.root else set()
+
+    @property
+    def oldest_open_claim(self) -> Claim | None:
+        """The oldest open claim that the next send must finish first, if there is one.
+
+        Replays do not count: they block no other plan, and are resumed by their id.
+        """
+        return next((claim for claim in self.claims.values() if claim.lane != REPLAY), None)
+
+
+@dataclass
 class Fold:
     """The sum of entries 1 to `n`. Sets of offsets are per (topic id, partition)."""
 
@@ -66,80 +130,61 @@ class Fold:
     decodings: dict[str, dict[str, LiveDecoding]] = field(default_factory=dict)
     # topic → reason → rows that were committed, those of replaced files included.
     undecodable: dict[str, dict[str, int]] = field(default_factory=dict)
-    # Egress. Open claims by plan, each with the target's ends at the plan's first claim.
-    claims: dict[str, Claim] = field(default_factory=dict)
-    sent: dict[str, str] = field(default_factory=dict)  # file name → etag
-    refused: dict[str, RefusedFile] = field(default_factory=dict)  # by file name
-    columns: Columns | None = None  # of the first Parquet files that declared none
-    roots: set[str] = field(default_factory=set)  # directories that names of sent files are below
-    target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
-    released: dict[str, list[str]] = field(default_factory=dict)  # plan → how its claims ended
+    egress: EgressFold = field(default_factory=EgressFold)
 
     def apply(self, entry: Entry, digest: str) -> None:
         """Add the entry numbered `n + 1`, whose bytes have this digest."""
-        n = self.n + 1
         match entry:
             case Origin():
-                if entry.adopts:
-                    self.earlier_ids.setdefault(entry.topic, []).append(entry.adopts.topic_id)
-                self.topic_ids[entry.topic] = entry.topic_id
-                recorded = self.origins.get(entry.topic_id, {})
-                self.origins[entry.topic_id] = {**entry.partitions, **recorded}
+                self._apply_origin(entry)
             case Commit():
-                self.live[n] = entry
-                self.waiting.add(n)
-                for part in entry.replaces:
-                    self._replace(part)
-                self.committed[entry.plan_id, entry.chunk] = n
-                self.cluster_id = entry.cluster_id
-                self.columns = self.columns or entry.columns
-                for topic, decoded in (entry.decoded or {}).items():
-                    offsets = sum(a.end - a.start for a in entry.accounts[topic].values())
-                    self._decode(topic, decoded.sha256, entry.plan_id, offsets)
-                    counts = self.undecodable.setdefault(topic, {})
-                    for reason, rows in decoded.undecodable.items():
-                        counts[reason] = counts.get(reason, 0) + rows
-                if entry.lane != REPLAY:
-                    for topic_id, r in entry.ranges:
-                        self._cover(topic_id, r)
-                if claim := self.claims.pop(entry.plan_id, None):
-                    self._send(claim)
-                for each in entry.receipts:
-                    self.target_ends.setdefault(each.topic, {})[each.partition] = each.after
+                self._apply_commit(self.n + 1, entry)
             case Gap():
                 self.gaps.append(entry)
                 self.skipped.add((entry.topic_id, entry.partition), entry.start, entry.end)
             case Abandon():
                 self.abandoned.add((entry.plan_id, entry.chunk, entry.attempt))
             case Claim():
-                if dead := self.claims.get(entry.plan_id):
-                    self.abandoned.add((entry.plan_id, 0, dead.attempt))
-                    entry = replace(entry, target=dead.target)
-                self.claims[entry.plan_id] = entry
+                if superseded := self.egress.open_claim(entry):
+                    # It may have sent: the new claim keeps the target's ends from before it.
+                    self.abandoned.add((entry.plan_id, 0, superseded.attempt))
             case Release():
-                claim = self.claims.pop(entry.plan_id)
-                self.abandoned.add((entry.plan_id, 0, claim.attempt))
-                self.released.setdefault(entry.plan_id, []).append(entry.how)
-                if entry.how != "nothing sent":
-                    self.cluster_id = self.cluster_id or claim.cluster_id
-                reasons = {each.file: each.reason for each in entry.refused}
-                for file in (file for file in claim.files if file.name in reasons):
-                    self.refused[file.name] = RefusedFile(
-                        file.etag, entry.judged_by or "", reasons[file.name], entry.plan_id
-                    )
-                if entry.how == "declare sent":
-                    self._send(claim)
-                    for r in claim.window if claim.lane != REPLAY else ():
-                        self._cover(claim.topic_ids[r.topic], r)
-        self.n, self.digest = n, digest
+                self._apply_release(entry)
+        self.n, self.digest = self.n + 1, digest
 
-    def _send(self, claim: Claim) -> None:
-        if claim.lane == REPLAY:
-            return
-        for file in claim.files:
-            self.sent[file.name] = file.etag
-            self.refused.pop(file.name, None)
-        self.roots |= {claim.root} if claim.root else set()
+    def _apply_origin(self, entry: Origin) -> None:
+        if entry.adopts:
+            self.earlier_ids.setdefault(entry.topic, []).append(entry.adopts.topic_id)
+        self.topic_ids[entry.topic] = entry.topic_id
+        recorded = self.origins.get(entry.topic_id, {})
+        self.origins[entry.topic_id] = {**entry.partitions, **recorded}
+
+    def _apply_commit(self, n: int, entry: Commit) -> None:
+        self.live[n] = entry
+        self.waiting.add(n)
+        for part in entry.replaces:
+            self._replace(part)
+        self.committed[entry.plan_id, entry.chunk] = n
+        self.cluster_id = entry.cluster_id
+        for topic, decoded in (entry.decoded or {}).items():
+            offsets = sum(a.end - a.start for a in entry.accounts[topic].values())
+            self._decode(topic, decoded.sha256, entry.plan_id, offsets)
+            counts = self.undecodable.setdefault(topic, {})
+            for reason, rows in decoded.undecodable.items():
+                counts[reason] = counts.get(reason, 0) + rows
+        if entry.lane != REPLAY:
+            for topic_id, r in entry.ranges:
+                self._cover(topic_id, r)
+        self.egress.commit(entry)
+
+    def _apply_release(self, entry: Release) -> None:
+        claim = self.egress.end_claim(entry)
+        self.abandoned.add((entry.plan_id, 0, claim.attempt))
+        if entry.how != "nothing sent":
+            self.cluster_id = self.cluster_id or claim.cluster_id
+        if entry.how == "declare sent":
+            for r in claim.window if claim.lane != REPLAY else ():
+                self._cover(claim.topic_ids[r.topic], r)
 
     def _cover(self, topic_id: str, r: OffsetRange) -> None:
         key = topic_id, r.partition
@@ -185,14 +230,6 @@ class Fold:
         """Return whether commit `n` is live and no later commit has replaced this offset of it."""
         replaced = self.replaced.get(n, OffsetSets())[topic_id, partition]
         return n in self.live and not replaced.within(offset, offset + 1)
-
-    @property
-    def oldest_open_claim(self) -> Claim | None:
-        """The oldest open claim that the next send must finish first, if there is one.
-
-        Replays do not count: they block no other plan, and are resumed by their id.
-        """
-        return next((claim for claim in self.claims.values() if claim.lane != REPLAY), None)
 
     def progress(self, topic_id: str, partition: int) -> Progress:
         """Return what the ledger says of a partition; KeyError where it has no origin."""

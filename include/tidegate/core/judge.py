@@ -111,7 +111,7 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
         case Claim():
             return _judge_claim(fold, entry)
         case Release():
-            claim = fold.claims.get(entry.plan_id)
+            claim = fold.egress.claims.get(entry.plan_id)
             return Accepted() if claim and claim.attempt == entry.attempt else Lost()
 
 
@@ -126,7 +126,7 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
         if earlier.attempt == claim.supersedes:
             return Accepted()
         return Refused(f"attempt {earlier.attempt} holds the claim")
-    for other in fold.claims.values():
+    for other in fold.egress.claims.values():
         if _differ(claim.cluster_id, other.cluster_id):
             return Refused(f"plan {other.plan_id} sends to cluster {other.cluster_id}")
     is_replay = claim.lane == REPLAY
@@ -140,7 +140,7 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
     if is_replay:  # it repeats others on purpose
         return Accepted()
     names = {file.name for file in claim.files}
-    for other in (each for each in fold.claims.values() if each.lane != REPLAY):
+    for other in (each for each in fold.egress.claims.values() if each.lane != REPLAY):
         if taken := sorted(names & {file.name for file in other.files}):
             return Refused(f"plan {other.plan_id} has claimed {taken[0]}")
         # Even disjoint ranges: two senders of one partition would mix its order.
@@ -150,9 +150,9 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
             return Refused(f"plan {other.plan_id} sends files below {other.root}")
         if _differ(claim.columns, other.columns):
             return Refused(f"plan {other.plan_id} decides the columns of Parquet files")
-    if same := sorted(f.name for f in claim.files if fold.sent.get(f.name) == f.etag):
+    if same := sorted(f.name for f in claim.files if fold.egress.sent.get(f.name) == f.etag):
         return Refused(f"{same[0]} was sent already")
-    if claim.lane != RESEND and (sent := sorted(names & fold.sent.keys())):
+    if claim.lane != RESEND and (sent := sorted(names & fold.egress.sent.keys())):
         return Refused(f"{sent[0]} was sent already, with other content")
     done = fold.sent_part(claim.window, claim.topic_ids)
     return PartlyCovered(tuple(done)) if done else Accepted()
@@ -204,9 +204,9 @@ def moved_premises(
     """
     if _differ(cluster_id, fold.cluster_id):
         return f"it is of cluster {cluster_id}, and the ledger of {fold.cluster_id}"
-    for was in sorted(fold.roots):
+    for was in sorted(fold.egress.roots):
         if root and roots_overlap(root, was):
             return f"files were sent by their names below {was}, and it has them below {root}"
-    if _differ(columns, fold.columns):
+    if _differ(columns, fold.egress.columns):
         return "its Parquet files have other columns than those that were sent first"
     return None

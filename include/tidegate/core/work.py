@@ -186,8 +186,8 @@ class Delivered(NamedTuple):
 
 def delivery_state(fold: Fold, plan_id: str) -> Delivered:
     """Return how far an egress plan is sent."""
-    commit, claim = fold.committed.get((plan_id, 0)), fold.claims.get(plan_id)
-    ends = tuple(fold.released.get(plan_id, ()))
+    commit, claim = fold.committed.get((plan_id, 0)), fold.egress.claims.get(plan_id)
+    ends = tuple(fold.egress.released.get(plan_id, ()))
     if commit is not None:
         sending = Sending.SENT
     elif claim:

@@ -27,7 +27,7 @@ def check_claims(spec: Egress) -> Iterator[Line]:
     """Check the open claims, and whether their senders are alive."""
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
-    for claim in fold.claims.values():
+    for claim in fold.egress.claims.values():
         where = f"process {claim.sender['pid']} on {claim.sender['host']}"
         if application := claim.sender.get("application"):
             named = "the {master} application with the tag {tag}".format_map(application)
@@ -43,7 +43,7 @@ def check_claims(spec: Egress) -> Iterator[Line]:
                 f"release {spec.name}`; until then no other run sends"
             )
             yield warning("claim", f"{says}, which cannot be seen from here", fix)
-    if not fold.claims:
+    if not fold.egress.claims:
         yield ok("claim", "none is open")
 
 

@@ -74,7 +74,7 @@ def read_backlog(
         )
     assert spec.source.path is not None
     source = stores.source(Root.of(spec.source.path))
-    was_there = bool(fold.sent or fold.refused)
+    was_there = bool(fold.egress.sent or fold.egress.refused)
     try:
         listed = sources.list_source(source, settle=spec.settle)
     except SourceUnavailable as error:
@@ -93,7 +93,7 @@ def read_backlog(
     judge = judge_digest(record_settings(spec).to_json(), spec)
     same = unchanged_files(source, store, fold, listed.files)
     for file in listed.files:
-        if fold.sent.get(file.name) == file.etag or file.name in same:
+        if fold.egress.sent.get(file.name) == file.etag or file.name in same:
             continue
         reason = _exclusion(fold, file, judge, own if resend else None)
         if reason is None:
@@ -109,7 +109,7 @@ def read_backlog(
                 source,
                 new,
                 spec.max_files,
-                fold.columns,
+                fold.egress.columns,
                 any_columns=spec.source.columns is not None,
             )
         else:
@@ -136,12 +136,12 @@ def unchanged_files(
     Only of a disk, and of the root that they were sent from. One that cannot be read is not among
     them: it is excluded by name.
     """
-    if source.has_content_etags or source.root.url not in fold.roots:
+    if source.has_content_etags or source.root.url not in fold.egress.roots:
         return set()
     touched = [
         f
         for f in files
-        if (sent := fold.sent.get(f.name, f.etag)) != f.etag and sent.endswith(f"-{f.size:x}")
+        if (was := fold.egress.sent.get(f.name, f.etag)) != f.etag and was.endswith(f"-{f.size:x}")
     ]
     known = deliveries.sent_contents(store, fold, {f.name for f in touched}) if touched else {}
     same = set()
@@ -171,11 +171,11 @@ def _exclusion(
     resent_by: Collection[str] | None,
 ) -> str | None:
     """Return why a file is not sent. None if it is. `resent_by` are the plans of a `--resend`."""
-    refused = fold.refused.get(file.name)
+    refused = fold.egress.refused.get(file.name)
     counts = refused and (resent_by is None or refused.plan_id in resent_by)
     if refused and counts and refused.stands(file.etag, judge):
         return refused.reason
-    return _SENT_BEFORE if file.name in fold.sent and resent_by is None else None
+    return _SENT_BEFORE if file.name in fold.egress.sent and resent_by is None else None
 
 
 def _readable(source: SourceFiles, file: SourceFile) -> SourceFile | LeftOutFile:

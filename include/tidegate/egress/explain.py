@@ -99,7 +99,7 @@ def explain(opened: OpenRun[EgressRun], *, source_kafka: Kafka | None = None) ->
     plan, backlog = preview(opened)
     target = plan.target or {}
     state = delivery_state(fold, plan.id)
-    claim = state.claim if run.asked else fold.oldest_open_claim
+    claim = state.claim if run.asked else fold.egress.oldest_open_claim
     lake = backlog.unsent.lake or (
         open_lake_of(plan, run.stores, run.pipelines) if plan.chunks else None
     )

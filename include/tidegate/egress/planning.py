@@ -54,7 +54,7 @@ def plan(opened: OpenRun[EgressRun], *, replan: bool = False) -> Planned:
         _warn_of_other_settings(opened, current.plan)
         return Planned(current, known=True)
     note: dict[str, Any] = {}  # a resumed plan has its own
-    if not run.asked and (claim := ledger.fold.oldest_open_claim):
+    if not run.asked and (claim := ledger.fold.egress.oldest_open_claim):
         if why := run.senders.doubt(claim, run.engine, store):
             raise SenderAlive(
                 f"pipeline {run.spec.name!r}: attempt {claim.attempt} of plan {claim.plan_id} is "
@@ -159,7 +159,7 @@ def draft_plan(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backl
             own=plans.plan_ids(opened.store, run.key) if run.resend else (),
             compacted=compacted,
         )
-        if run.resend and not backlog.taken and fold.sent:
+        if run.resend and not backlog.taken and fold.egress.sent:
             logger.warning(
                 "%s: --resend sends files again whose content has changed, or that were refused: "
                 "there is none. `tidegate replay` sends one again that is as it was",
@@ -234,7 +234,7 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
     if spec.source.path is None:
         return
     now = Root.of(spec.source.path).url
-    for was in sorted(opened.ledger.fold.roots):
+    for was in sorted(opened.ledger.fold.egress.roots):
         if roots_overlap(was, now):
             raise ConfigurationError(
                 f"pipeline {spec.name!r}: files were sent by their names below {was}, and "
@@ -256,8 +256,8 @@ def _is_claimable(fold: Fold, plan: Plan, stores: Stores) -> bool:
         return False
     if plan.files:
         sent = (
-            fold.sent.get(file.name) == file.etag
-            or (file.name in fold.sent and plan.lane != RESEND)
+            fold.egress.sent.get(file.name) == file.etag
+            or (file.name in fold.egress.sent and plan.lane != RESEND)
             for file in plan.files
         )
         return not any(sent) and not sources.changed_files(stores.source(root_of(plan)), plan.files)

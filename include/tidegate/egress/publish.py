@@ -109,7 +109,7 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     checkpointing.make_if_due(store, run.spec.name, opened.ledger)
     through = note.get("surveyed_at") if commit and note.get("takes_all") else None
     new = (n,) if n is not None and n > before else ()
-    return Published(plan, n, fold.target_ends, report, through, new)
+    return Published(plan, n, fold.egress.target_ends, report, through, new)
 
 
 def verdict(opened: OpenRun[EgressRun]) -> None:

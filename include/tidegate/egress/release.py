@@ -64,7 +64,7 @@ def release_claim(
     machine, or is seen to run elsewhere.
     """
     ledger = Ledger(store, spec.name)
-    claims = ledger.fold.claims
+    claims = ledger.fold.egress.claims
     if plan_id is None and len(claims) == 1:
         (plan_id,) = claims
     if plan_id not in claims:

@@ -130,11 +130,11 @@ def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
     for name in names:
         if name not in there:
             complaints.append(f"{name} is gone")
-        elif there[name].etag != fold.sent[name] and name not in same:
+        elif there[name].etag != fold.egress.sent[name] and name not in same:
             complaints.append(f"{name} has changed since: `tidegate run --resend` sends it")
     taken, columns = list(there.values()), None
     if line_ends(spec.source) is None and spec.source.columns is None:
-        columns, judged = sources.read_footers(source, taken, len(taken), fold.columns)
+        columns, judged = sources.read_footers(source, taken, len(taken), fold.egress.columns)
         whole = list(judged)
         complaints += [str(each) for each in whole if isinstance(each, LeftOutFile)]
         taken = [each for each in whole if isinstance(each, SourceFile)]
@@ -156,7 +156,7 @@ def _sent_between(
     """
     fold, store = opened.ledger.fold, opened.store
     if not (asked.start or asked.end):
-        return fold.sent.keys()
+        return fold.egress.sent.keys()
     start = _moment("start", asked.start, complaints) or datetime.min.replace(tzinfo=UTC)
     end = _moment("end", asked.end, complaints) or datetime.max.replace(tzinfo=UTC)
     commits = sorted(n for n, commit in fold.live.items() if commit.lane != REPLAY)
@@ -169,10 +169,10 @@ def _sent_between(
     complaints += [
         f"{name} was sent again later, with other content: name it by --file alone"
         for name, etag in sorted(found.items())
-        if fold.sent.get(name) != etag
+        if fold.egress.sent.get(name) != etag
         and any(fnmatch.fnmatch(name, f) for f in asked.files or ("*",))
     ]
-    return found.keys() & fold.sent.keys()
+    return found.keys() & fold.egress.sent.keys()
 
 
 def _moment(name: str, text: str | None, complaints: list[str]) -> datetime | None:

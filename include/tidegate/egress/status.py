@@ -134,12 +134,13 @@ def read_egress_status(
         waiting=source.waiting,
         left_out=source.left_out,
         sent=Sent(
-            files=len(fold.sent),
+            files=len(fold.egress.sent),
             rows=sum(r.sent for commit in live for r in commit.receipts),
             duplicates=sum(commit.duplicates for commit in live),
         ),
         target={
-            topic: dict(sorted(ends.items())) for topic, ends in sorted(fold.target_ends.items())
+            topic: dict(sorted(ends.items()))
+            for topic, ends in sorted(fold.egress.target_ends.items())
         },
         quarantine=_quarantine(store, fold) if footers else None,
         commits=len(fold.live),
@@ -150,7 +151,7 @@ def read_egress_status(
             for n, commit in fold.live.items()
             if commit.broken_order
         ),
-        open_claims=tuple(_open_claim(store, claim) for claim in fold.claims.values()),
+        open_claims=tuple(_open_claim(store, claim) for claim in fold.egress.claims.values()),
     )
 
 

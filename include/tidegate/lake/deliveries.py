@@ -100,7 +100,7 @@ def commit_delivery(
         (r.topic, r.partition): rows.get(f"{plan.topics[r.topic]}/{r.partition}", 0) for r in window
     }
     # A replay decides nothing for other runs.
-    is_first = plan.lane != REPLAY and ledger.fold.columns is None
+    is_first = plan.lane != REPLAY and ledger.fold.egress.columns is None
     entry = replace(
         committing.commit_entry(plan, delivery.of, accounts_of(window, counted), delivery.sha256),
         receipts=delivery.receipts,
@@ -123,7 +123,7 @@ def sent_contents(store: Store, fold: Fold, names: Collection[str]) -> dict[str,
         with contextlib.suppress(LakeDamaged):
             for each in committed_delivery(store, fold.live[n]).files:
                 # Not of an earlier content: what was declared sent since has no record.
-                is_last = each.file in names and fold.sent.get(each.file) == each.etag
+                is_last = each.file in names and fold.egress.sent.get(each.file) == each.etag
                 if is_last and each.size is not None and each.sha256:
                     found.setdefault(each.file, (each.size, each.sha256))
     return found

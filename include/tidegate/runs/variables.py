@@ -171,7 +171,7 @@ def _topics(spec: Spec, fold: Fold) -> tuple[str, ...]:
 
 def _cursors(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
     if spec.kind == "egress":
-        return fold.target_ends.get(topic, {})
+        return fold.egress.target_ends.get(topic, {})
     return fold.cursors(topic) if topic in fold.topic_ids else {}
 
 

@@ -57,7 +57,11 @@ def test_a_file_is_one_plans():
     assert judge(fold, claim("p2", B)) == Accepted()
     fold = folded(claim("p1", A), commit())
     assert isinstance(judge(fold, claim("p2", A)), Refused)
-    assert (fold.sent, fold.claims, fold.target_ends) == ({"a.csv": "e1"}, {}, {"t": {0: 12}})
+    assert (fold.egress.sent, fold.egress.claims, fold.egress.target_ends) == (
+        {"a.csv": "e1"},
+        {},
+        {"t": {0: 12}},
+    )
     assert judge(fold, claim("p1", A)) == Adopt(2)
 
 
@@ -67,8 +71,8 @@ def test_a_plan_is_one_senders():
     second = claim("p1", A, attempt="y", target={"t": {0: 99}})
     assert isinstance(judge(fold, second), Refused)
     fold.apply(replace(second, supersedes="x"), "")
-    assert fold.claims["p1"].attempt == "y"
-    assert fold.claims["p1"].target == {"t": {0: 7}}
+    assert fold.egress.claims["p1"].attempt == "y"
+    assert fold.egress.claims["p1"].target == {"t": {0: 7}}
     assert isinstance(judge(fold, commit(attempt="x")), Refused)
     assert judge(fold, commit(attempt="y")) == Accepted()
     assert isinstance(judge(fold, replace(second, attempt="z", supersedes="x")), Refused)
@@ -80,7 +84,7 @@ def test_a_plan_is_one_senders():
 def test_a_release_ends_the_claim(how, sent):
     """If its sender resumes, it can commit nothing; a second release is refused."""
     fold = folded(claim("p1", A), Release("p1", "x", how, ""))
-    assert (fold.claims, fold.sent, fold.refused) == ({}, sent, {})
+    assert (fold.egress.claims, fold.egress.sent, fold.egress.refused) == ({}, sent, {})
     assert isinstance(judge(fold, commit()), Refused)
     assert judge(fold, Release("p1", "x", how, "")) == Lost()
 
@@ -90,10 +94,10 @@ def test_a_refused_file_is_remembered_until_it_is_sent():
     why = (LeftOutFile("a.csv", "row 1: no value"),)
     released = Release("p1", "x", "nothing sent", "1 file cannot be sent", why, "j1")
     fold = folded(claim("p1", A, B), released)
-    assert fold.refused == {"a.csv": RefusedFile("e1", "j1", "row 1: no value", "p1")}
+    assert fold.egress.refused == {"a.csv": RefusedFile("e1", "j1", "row 1: no value", "p1")}
     for entry in (claim("p2", A), commit("p2")):
         fold.apply(entry, "")
-    assert (fold.refused, fold.sent) == ({}, {"a.csv": "e1"})
+    assert (fold.egress.refused, fold.egress.sent) == ({}, {"a.csv": "e1"})
 
 
 def test_a_zombie_releases_nothing_of_the_next_attempt():
@@ -140,7 +144,7 @@ def test_a_resend_is_of_other_content():
     fold = folded(
         claim("p1", A), commit(), claim("p2", changed, lane="resend"), commit("p2", lane="resend")
     )
-    assert fold.sent == {"a.csv": "e9"}
+    assert fold.egress.sent == {"a.csv": "e9"}
 
 
 def test_a_replay_of_files_changes_nothing_for_others():
@@ -149,7 +153,7 @@ def test_a_replay_of_files_changes_nothing_for_others():
     """
     replay = claim("p2", A, lane="replay")
     fold = folded(claim("p1", A), commit(), replay)
-    assert (fold.oldest_open_claim, judge(fold, claim("p3", A, lane="replay"))) == (
+    assert (fold.egress.oldest_open_claim, judge(fold, claim("p3", A, lane="replay"))) == (
         None,
         Accepted(),
     )
@@ -157,7 +161,7 @@ def test_a_replay_of_files_changes_nothing_for_others():
     for entry in (changed, commit("p4", lane="resend"), commit("p2", lane="replay")):
         assert judge(fold, entry) == Accepted()
         fold.apply(entry, "")
-    assert fold.sent == {"a.csv": "e9"}
+    assert fold.egress.sent == {"a.csv": "e9"}
     assert isinstance(judge(fold, claim("p5", A)), Refused)
     assert judge(fold, replace(replay, plan_id="p6")) == Accepted()
 
@@ -166,13 +170,13 @@ def test_a_replay_that_was_declared_sent():
     """It covers nothing, and a late sender may not claim it again."""
     replay = of_lake("p1", 5, 10, lane="replay")
     fold = folded(replay, Release("p1", "x", "declare sent", "looked"))
-    assert (fold.covered, fold.claims, delivery_state(fold, "p1").is_done) == ({}, {}, True)
+    assert (fold.covered, fold.egress.claims, delivery_state(fold, "p1").is_done) == ({}, {}, True)
     assert isinstance(judge(fold, replay), PartlyCovered)
     assert judge(fold, of_lake("p2", 5, 10)) == Accepted()
     assert judge(fold, of_lake("p3", 5, 10, lane="replay")) == Accepted()
     files = claim("p1", A, lane="replay")
     fold = folded(files, Release("p1", "x", "declare sent", "looked"))
-    assert (fold.sent, delivery_state(fold, "p1").is_done) == ({}, True)
+    assert (fold.egress.sent, delivery_state(fold, "p1").is_done) == ({}, True)
     assert isinstance(judge(fold, files), PartlyCovered)
 
 
@@ -197,7 +201,7 @@ def test_how_far_a_plan_is_sent(lane, ends, sending, is_done, is_unsent):
         if how:
             fold.apply(Release("p1", f"x{n}", how, "looked"), "")
     if ends:  # the last claim was only to show what comes before it
-        fold.claims.clear()
+        fold.egress.claims.clear()
     state = delivery_state(fold, "p1")
     assert (state.sending, state.is_done, state.is_unsent) == (sending, is_done, is_unsent)
     assert earlier_attempts(fold, "p1") == [f"x{n}" for n in range(len(ends))]
@@ -207,7 +211,7 @@ def test_how_far_a_plan_is_sent(lane, ends, sending, is_done, is_unsent):
 def test_a_replay_is_no_reason_to_wait():
     """Neither it nor other plans wait."""
     replay, live = of_lake("p1", 5, 10, lane="replay"), of_lake("p2", 5, 10)
-    assert folded(replay).oldest_open_claim is None
+    assert folded(replay).egress.oldest_open_claim is None
     fold = folded(replay, live)
-    assert fold.oldest_open_claim == fold.claims["p2"]
-    assert folded(claim("p3", A, lane="replay")).oldest_open_claim is None
+    assert fold.egress.oldest_open_claim == fold.egress.claims["p2"]
+    assert folded(claim("p3", A, lane="replay")).egress.oldest_open_claim is None

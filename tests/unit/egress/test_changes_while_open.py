@@ -73,7 +73,7 @@ def test_a_file_that_was_replaced(world: World, meanwhile: Any) -> None:
     with pytest.raises(SourceChanged):
         world.send()
     assert world.ran == []
-    assert world.fold.claims == {}
+    assert world.fold.egress.claims == {}
     assert world.send_and_publish("next", sends_all)["files"] == ["a"]
 
 
@@ -104,7 +104,7 @@ def test_a_corrected_replay_is_planned_while_the_first_is_sent(
     plan(corrected)
     with pytest.raises(ReplayRefused, match="of another request under replay id 'x', came first"):
         send(corrected)
-    assert (len(sent), world.fold.claims) == (1, {})
+    assert (len(sent), world.fold.egress.claims) == (1, {})
     assert len(world.ran) == 1
 
 
@@ -127,7 +127,7 @@ def test_a_corrected_replay_is_sent_before_the_first_claims_again(
     )
     with pytest.raises(ReplayRefused, match="give it an id of its own"):
         send(first)
-    assert (len(world.ran), world.fold.claims) == (1, {})
+    assert (len(world.ran), world.fold.egress.claims) == (1, {})
     assert publish(world.open("b", **CORRECTED)).report.rows > 0
 
 

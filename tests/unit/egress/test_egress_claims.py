@@ -48,7 +48,7 @@ def test_a_refused_file_blocks_no_other(world: World) -> None:
     report = world.send_and_publish("one", refuses("b"))
     assert (report["files"], report["generation"]) == (["a", "c"], 2)
     assert [job.plan_id for job in world.ran] == [planned.id, report["plan_id"]]
-    assert world.fold.claims == {}
+    assert world.fold.egress.claims == {}
     for run in ("one", "two"):
         assert not world.plan("two").plan.has_work
         with pytest.raises(PartitionsLeftOut, match=r"b: row 7 is bad\. Correct or") as left_out:
@@ -57,7 +57,7 @@ def test_a_refused_file_blocks_no_other(world: World) -> None:
     world.put(b="good")
     assert world.send_and_publish("three")["files"] == ["b"]
     assert not world.plan("four").plan.left_out
-    assert world.fold.refused == {}
+    assert world.fold.egress.refused == {}
 
 
 def test_a_refused_file_is_tried_again_by_resend(world: World) -> None:
@@ -143,12 +143,12 @@ def test_another_spark_resumes_nothing(world: World) -> None:
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, line="3.5")
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     assert claim.spark == world.ran[0].spark == "3.5"
     with pytest.raises(ConfigurationError, match=r"with Spark 3\.5, may have sent") as refused:
         world.send("two")
     assert "'toy' has Spark 4.0" in str(refused.value)
-    assert list(world.fold.claims.values()) == [claim]
+    assert list(world.fold.egress.claims.values()) == [claim]
     assert len(world.ran) == 1
     world.send_and_publish("two", line="3.5")
 
@@ -176,7 +176,7 @@ def test_an_application_that_does_not_start_leaves_no_claim(world: World) -> Non
     world.put(a="1")
     with pytest.raises(SendFailed, match="no JVM"):
         world.send(application=dies_before_sending)
-    assert world.fold.claims == {}
+    assert world.fold.egress.claims == {}
     world.target = target_of(ends={0: 9})
     plan = world.plan().plan
     assert world.send_and_publish()["receipts"][0]["before"] == 9
@@ -195,7 +195,7 @@ def test_an_outage_ends_the_sender_by_name(world: World, sent: bool, claims: int
     world.put(a="1")
     with pytest.raises(BrokerUnreachable, match="Spark was stopped"):
         world.send(application=out)
-    assert len(world.fold.claims) == claims
+    assert len(world.fold.egress.claims) == claims
     assert world.send_and_publish()["files"] == ["a"]
 
 
@@ -217,7 +217,7 @@ def test_a_job_that_cannot_be_made_leaves_no_claim(world: World) -> None:
         pytest.raises(ConfigurationError, match="not installed"),
     ):
         send(world.open("one", engine=engine))
-    assert world.fold.claims == {}
+    assert world.fold.egress.claims == {}
     assert world.send_and_publish("two")["files"] == ["a"]
 
 
@@ -226,7 +226,7 @@ def test_resume_scans_from_the_first_claim(world: World) -> None:
     world.put(a="1")
     with pytest.raises(SendFailed, match="killed"):
         world.send(application=dies_while_sending)
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     world.target = target_of(ends={0: 9, 1: 4})
     world.put(b="2")
     assert world.send_and_publish()["files"] == ["a"]
@@ -255,7 +255,7 @@ def test_a_sender_that_may_be_alive_stops_other_runs(world: World) -> None:
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     world.alive.add(claim.attempt)
     before = world.fold.n
     for run_id in ("A", "B"):
@@ -303,9 +303,9 @@ def test_a_later_refusal_releases_the_claim_if_nothing_was_sent(
     world.put(a="1", b="bad")
     with pytest.raises(KeyboardInterrupt):
         world.send("A", is_killed)
-    assert world.fold.claims
+    assert world.fold.egress.claims
     assert world.send_and_publish("A", refuses("b"))["files"] == ["a"]
-    assert world.fold.claims == {}
+    assert world.fold.egress.claims == {}
     assert [job.resumed for job in world.ran] == [False, False, False]
     world.put(c="2", d="bad")
     with pytest.raises(SendFailed):
@@ -313,7 +313,7 @@ def test_a_later_refusal_releases_the_claim_if_nothing_was_sent(
     for _ in range(2):
         with pytest.raises(RowsRefused, match="Nothing more was sent, and the claim stands"):
             world.send("B", refuses("d"))
-        assert world.fold.claims
+        assert world.fold.egress.claims
         assert world.ran[-1].resumed
 
 
@@ -328,7 +328,7 @@ def test_a_superseded_attempt_releases_no_claim(world: World) -> None:
 
     with pytest.raises(SendFailed):
         world.send("A", sleeps)
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     assert claim.supersedes is not None
     assert world.send_and_publish("B")["files"] == ["a"]
 
@@ -364,7 +364,7 @@ def test_a_claim_says_who_sends(world: World) -> None:
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send(application=dies_while_sending, senders=ProcessSenders(task))
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     assert isinstance(claim, Claim)
     assert (claim.sender["task"], claim.files[0].name) == (task, "a")
     assert claim.sender["pid"] == os.getpid()

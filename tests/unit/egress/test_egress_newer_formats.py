@@ -75,7 +75,7 @@ def test_a_lake_of_an_older_form(world: World, home: Path) -> None:
 
 @pytest.mark.parametrize("reader", [*RUN, "status"])
 def test_a_plan_of_a_later_format(world: World, home: Path, reader: str) -> None:
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     file = home / layout.plan(claim.plan_id)
     edit(file, format=3)
     refused(world, reader, file)
@@ -92,7 +92,7 @@ def test_a_pointer_of_a_later_format(world: World, home: Path, reader: str) -> N
 def test_a_manifest_of_an_attempt_of_a_later_format(world: World, home: Path, reader: str) -> None:
     """All is sent and read back, and not committed yet."""
     world.send("open")
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     file = home / layout.manifest(claim.plan_id, 0, claim.attempt)
     edit(file, format=3)
     refused(world, reader, file)

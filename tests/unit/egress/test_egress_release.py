@@ -34,7 +34,7 @@ def test_released_to_be_sent_again(world: World) -> None:
     assert release_claim(
         world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
     ).files == ("a",)
-    assert world.fold.claims == {}
+    assert world.fold.egress.claims == {}
     assert world.send_and_publish("A")["receipts"][0]["before"] == 9
 
 
@@ -45,7 +45,7 @@ def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     world.alive.add(claim.attempt)
     for how in ("resend", "declare sent"):
         with pytest.raises(
@@ -54,7 +54,7 @@ def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
             release_claim(
                 world.spec, flows.store(world.spec), None, how, "looked", engine=TOY, run="me"
             )
-    assert world.fold.claims.keys() == {claim.plan_id}
+    assert world.fold.egress.claims.keys() == {claim.plan_id}
     world.alive.clear()
     assert release_claim(
         world.spec, flows.store(world.spec), None, "resend", "looked", engine=TOY, run="me"
@@ -79,12 +79,12 @@ def test_released_as_sent(world: World) -> None:
     world.settings = {"max_files": 1}
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
-    (plan_id,) = world.fold.claims
+    (plan_id,) = world.fold.egress.claims
     release_claim(
         world.spec, flows.store(world.spec), plan_id, "declare sent", "looked", engine=TOY, run="me"
     )
     assert world.send_and_publish("A")["files"] == ["b"]
-    assert world.fold.sent.keys() == {"a", "b"}
+    assert world.fold.egress.sent.keys() == {"a", "b"}
     with pytest.raises(NotClaimed, match="has no open claim"):
         release_claim(
             world.spec, flows.store(world.spec), None, "resend", "again", engine=TOY, run="me"

@@ -282,7 +282,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     """
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, **replay_of())
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     assert [
         each["replay"]
         for each in read_egress_status(world.spec, STORES, pipeline_files).to_json()["open_claims"]
@@ -295,7 +295,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
         world.send("two", **replay_of())
     with pytest.raises(SendFailed):
         world.send("live", dies_while_sending)
-    live = next(c for c in world.fold.claims.values() if c.lane == "live")
+    live = next(c for c in world.fold.egress.claims.values() if c.lane == "live")
     claims = read_egress_status(world.spec, STORES, pipeline_files).to_json()["open_claims"]
     assert [each["replay"] for each in claims] == ["x", None]
     world.alive = {live.attempt}
@@ -307,7 +307,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
         world.send("other live")
     world.alive = set()
     assert world.send_and_publish("other live", application=sends_window)["plan_id"] == live.plan_id
-    assert world.fold.claims == {}
+    assert world.fold.egress.claims == {}
 
 
 @pytest.mark.usefixtures("lake")

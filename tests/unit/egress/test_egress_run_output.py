@@ -147,7 +147,7 @@ def test_a_release(command: Any, world: World, monkeypatch: pytest.MonkeyPatch, 
     printed.on(place, monkeypatch)
     world.put(a="1\n")
     command("run", "out", "--run-id", "r1", application=dies_while_sending)
-    (claim,) = world.fold.claims.values()
+    (claim,) = world.fold.egress.claims.values()
     release = ("release", "out", "--reason", "looked", "--how")
     world.alive.add(claim.attempt)
     alive = (

@@ -44,7 +44,7 @@ def sent(world: World) -> World:
 def complaints(world: World, *files: str, **others: Any) -> list[str]:
     with pytest.raises(WindowRefused, match="replay of files: nothing was sent") as refused:
         world.plan(**again(*files, **others))
-    assert (world.fold.claims, len(world.ran)) == ({}, 2)
+    assert (world.fold.egress.claims, len(world.ran)) == ({}, 2)
     return list(refused.value.numbers["complaints"])
 
 
@@ -118,7 +118,7 @@ def test_a_replay_decides_no_columns(world: World) -> None:
         world.spec, flows.store(world.spec), None, "declare sent", "looked", engine=TOY, run="me"
     )
     world.send_and_publish("again", **again("a"))
-    assert world.fold.columns is None
+    assert world.fold.egress.columns is None
 
 
 def test_what_is_not_as_it_was_sent_is_refused(sent: World) -> None:
@@ -148,7 +148,7 @@ def test_a_dead_attempt_is_finished_by_its_id(sent: World) -> None:
     assert sent.send_and_publish("three")["files"] == ["c1"]
     assert sent.send_and_publish("four", **again("a1", replay_id="y"))["files"] == ["a1"]
     report = sent.send_and_publish("later", **again("a*"))
-    assert (report["files"], sent.fold.claims) == (["a1", "a2"], {})
+    assert (report["files"], sent.fold.egress.claims) == (["a1", "a2"], {})
 
 
 def test_bad_files_refuse_a_replay(sent: World) -> None:
@@ -167,9 +167,9 @@ def test_a_replay_that_was_declared_sent_counts_as_done(sent: World) -> None:
     release_claim(
         sent.spec, flows.store(sent.spec), None, "declare sent", "looked", engine=TOY, run="me"
     )
-    before = dict(sent.fold.sent)
+    before = dict(sent.fold.egress.sent)
     assert sent.send("again", **again("a*")) is None
-    assert sent.fold.sent == before
+    assert sent.fold.egress.sent == before
 
 
 def test_parquet_has_the_columns_of_the_first_commit(world: World) -> None:

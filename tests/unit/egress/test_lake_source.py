@@ -78,7 +78,7 @@ def test_a_lake_that_lacks_the_window_is_refused(world: World, how: str) -> None
         committing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
     with pytest.raises(SourceChanged, match=r"does not hold u-0 \[0, 10\)"):
         world.send()
-    assert (world.ran, world.fold.claims) == ([], {})
+    assert (world.ran, world.fold.egress.claims) == ([], {})
 
 
 @pytest.mark.usefixtures("lake_with_hole")
@@ -175,7 +175,7 @@ def test_a_lake_that_lacks_a_file_is_damaged(world: World, how: str, claimed: bo
     state = "is missing" if how == "gone" else "has 3 bytes, not 1000"
     with pytest.raises(LakeDamaged, match=rf"/staged/id-0-60/80, a committed file .*{state}"):
         world.send("one", sends_window)
-    assert (len(world.ran), len(world.fold.claims)) == (claimed, claimed)
+    assert (len(world.ran), len(world.fold.egress.claims)) == (claimed, claimed)
 
 
 @pytest.mark.usefixtures("lake_with_hole")
@@ -207,7 +207,7 @@ def test_ranges_that_become_late_before_the_claim(world: World) -> None:
     (world.home / "aside").rename(world.home / "of/lake/_tidegate/log")
     with pytest.raises(PlanDead, match="later offsets of its partition were sent meanwhile"):
         world.send("slow", sends_window)
-    assert (len(world.ran), world.fold.claims) == (1, {})
+    assert (len(world.ran), world.fold.egress.claims) == (1, {})
     assert not world.plan("slow").plan.has_work
 
 

@@ -63,7 +63,7 @@ def test_a_sealed_attempt_has_sent(
     with pytest.raises(SendFailed):
         world.send("three", dies_before_sending, **given)
     assert world.ran[-1].resumed
-    assert world.fold.claims
+    assert world.fold.egress.claims
     world.send_and_publish("four", **given)
     assert world.ran[-1].resumed
 
@@ -110,7 +110,7 @@ def test_the_mark_of_an_attempt_that_was_superseded_stays(world: World) -> None:
     assert swept(world.spec, flows.store(world.spec), run="s").swept == ()
     with pytest.raises(SendFailed):
         world.send("three", dies_before_sending)
-    assert world.fold.claims
+    assert world.fold.egress.claims
     world.send_and_publish("four")
     assert world.ran[-1].resumed
 

@@ -219,8 +219,8 @@ def played(
     def submit(call: Any) -> None:
         flag, directory = call.args
         assert flag == "--in-lake"
-        assert world.fold.claims  # the tag is in the ledger before the application is submitted
-        (open_claim,) = world.fold.claims.values()
+        # The tag is in the ledger before the application is submitted.
+        (open_claim,) = world.fold.egress.claims.values()
         assert open_claim.sender["application"]["tag"] == call.conf["spark.yarn.tags"]
         place = Path(directory)
         assert (place / JOB).read_bytes()
@@ -273,7 +273,7 @@ def test_a_driver_that_died_while_sending_keeps_its_claim(
 ) -> None:
     with pytest.raises(SendFailed, match="killed"):
         send(world, dies_while_sending, jobs)
-    (kept,) = world.fold.claims.values()
+    (kept,) = world.fold.egress.claims.values()
     assert kept.sender["application"]["tag"] == f"tidegate-{kept.attempt}"
     assert {DRIVER, SENDING} <= {*staged(world)}
     assert on_yarn.killed
@@ -298,7 +298,7 @@ def test_nothing_is_released_while_the_driver_may_run(
     monkeypatch.setattr(yarn_cluster, "end_application", partial(end_application, patience=0.0))
     with pytest.raises(SendFailed, match=f"{said}; and its driver is not proven to have ended: "):
         send(world, ends, jobs)
-    assert len(world.fold.claims) == 1
+    assert len(world.fold.egress.claims) == 1
     yarn(None)
     with pytest.raises(SendFailed, match="resource manager lost"):
         # The first claim is taken over as soon as the end is proven: not before.
@@ -321,7 +321,7 @@ def test_a_driver_that_has_ended_before_it_sent_releases_its_claim(
 
     with pytest.raises((SendFailed, BrokerUnreachable)):
         send(world, fails, jobs)
-    assert world.fold.claims == {}
+    assert world.fold.egress.claims == {}
     assert staged(world) == []
 
 
@@ -337,7 +337,7 @@ def test_a_release_is_refused_while_yarn_shows_the_application(
         )
     monkeypatch.setattr(yarn_client, "running_ids", lambda *_: [])
     release_claim(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
-    assert world.fold.claims == {}
+    assert world.fold.egress.claims == {}
 
 
 def test_an_application_of_another_engine_is_never_known_to_have_ended(
@@ -351,7 +351,7 @@ def test_an_application_of_another_engine_is_never_known_to_have_ended(
     monkeypatch.undo()
     monkeypatch.setattr("tidegate.egress.takeover.has_ended", lambda *_: True)
     monkeypatch.setattr("tidegate.egress.release.is_alive", lambda *_: False)
-    (open_claim,) = world.fold.claims.values()
+    (open_claim,) = world.fold.egress.claims.values()
     assert open_claim.sender["application"]["master"] == "later"
     why = ProcessSenders(None, never).doubt(open_claim, ENGINE, world.open().store)
     assert why == "master 'later' is not known here"
@@ -360,7 +360,7 @@ def test_an_application_of_another_engine_is_never_known_to_have_ended(
             release_claim(
                 world.spec, flows.store(world.spec), None, how, "x", engine=ENGINE, run="r"
             )
-    assert [*world.fold.claims.values()] == [open_claim]
+    assert [*world.fold.egress.claims.values()] == [open_claim]
     assert on_yarn.killed
 
 
@@ -384,7 +384,7 @@ def test_a_release_withdraws_the_job(
         with pytest.raises(KeyboardInterrupt):
             send(world, killed, jobs)
     monkeypatch.setattr(yarn_client, "running_ids", away)
-    (open_claim,) = world.fold.claims.values()
+    (open_claim,) = world.fold.egress.claims.values()
     place = LocalStore(world.home / "lake/out")
     job = Attempt(open_claim.plan_id, 0, open_claim.attempt).directory + JOB
     assert place.get(job) == left
