@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.1.0"
 
 __all__ = ["OffsetRange", "files", "open_lake", "plan", "run", "status"]
 
