@@ -1,4 +1,4 @@
-"""Print docs/requirements.md with its column `Runs in`, which says where the tests of a row run."""
+"""Print tests/requirements.md with its column `Runs in`, which says where the tests of a row run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-PAGE = PROJECT / "docs/requirements.md"
+PAGE = PROJECT / "tests/requirements.md"
 SUITES = {"slow": "test-slow", "faults": "test-faults", "matrix": "test-matrix"}
 """The targets of make that run tests with a mark; `make test` runs those without one."""
 ROW = re.compile(r"^\| ([A-Z]?\d[\d.]*) \| (.*) \| (.*) \| (.*) \| (.*) \|$", re.MULTILINE)

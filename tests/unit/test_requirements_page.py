@@ -8,7 +8,7 @@ from support.cases import each_of
 from support.doc_pages import page
 from tools.requirements_page import ROW, filled, suites
 
-TEXT = page("docs/requirements.md")
+TEXT = page("tests/requirements.md")
 ROWS = [row.groups() for row in ROW.finditer(TEXT)]
 RANGES = {"0.": 30, "1.": 19, "2.": 22, "3.": 16, "4.": 24, "6.": 36,
           "F": 24, "K": 24, "E": 9, "S": 12, "P": 30}  # fmt: skip
