@@ -21,15 +21,18 @@ BUDGETS = {
     "modules of the heart that load yaml": 0,
     "modules whose name another has": 14,
     "public names defined twice or more": 33,
-    "reads of documents by string keys": 645,
-    "modules under 50 lines": 73,
+    "reads of documents by string keys": 363,
+    "modules under 50 lines": 69,
     "private names that tests replace": 6,  # of Airflow, PySpark and rich
     "functions that read the fold for themselves": 5,  # three list claims, two sweep
     "functions that decide by what is staged": 7,
     "sentences that tests quote": 454,
-    "semicolons per 10,000 words": 30.6,
+    "semicolons per 10,000 words": 29.9,
     "there is none per 10,000 words": 0.5,
     "of which per 10,000 words": 0.9,
+    "semicolons of docs per 10,000 words": 93.4,
+    "there is none of docs per 10,000 words": 0.8,
+    "of which of docs per 10,000 words": 1.5,
 }
 
 

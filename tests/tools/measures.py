@@ -17,6 +17,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "include/tidegate"
 TESTS = Path(__file__).parents[1]
+PROJECT = TESTS.parent
 _REPLACERS = ("setattr", "mock.patch", "patch.object")
 VARIANTS = {
     "YARN": re.compile(r"yarn", re.I),
@@ -30,7 +31,9 @@ TURNS = {"semicolons": ";", "there is none": "there is none", "of which": "of wh
 """Turns of prose that a reader must decode, counted per 10,000 words."""
 DECIDING = ("core/work.py", "core/judge.py", "core/fold.py", "core/checkpoint.py", "lake/audit.py")
 """Modules that derive how work stands, so that others ask them."""
-_FOLDED = tuple(f"fold.{name}" for name in ("committed", "abandoned", "claims", "released"))
+_FOLDED = tuple(
+    f"fold.{name}" for name in ("committed", "abandoned", "egress.claims", "egress.released")
+)
 _STAGED = {"done_path", "manifest_path", "read_done", "read_manifest"}
 AT_THE_ACT = {
     "lake/attempts.py": {"create_manifest"},
@@ -221,16 +224,41 @@ def lines() -> dict[str, int]:
 
 def turns() -> dict[str, float]:
     """Return how often docstrings and comments have each turn, per 10,000 of their words."""
-    prose = " ".join(text for path in modules() for text in _prose(PACKAGE / path))
+    return _turns_of(" ".join(text for path in modules() for text in _prose(PACKAGE / path)))
+
+
+def turns_of_docs() -> dict[str, float]:
+    """Return how often README and docs have each turn, per 10,000 of their words.
+
+    Code does not count.
+    """
+    found = _turns_of(" ".join(map(_prose_of_page, _pages())))
+    return {f"{name} of docs": number for name, number in found.items()}
+
+
+def _turns_of(prose: str) -> dict[str, float]:
     words = len(prose.split())
     return {
         name: round(prose.lower().count(turn) * 10_000 / words, 1) for name, turn in TURNS.items()
     }
 
 
+def _pages() -> list[Path]:
+    return sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
+
+
+def _prose_of_page(page: Path) -> str:
+    """Return the text of a page without its code."""
+    return re.sub(r"```.*?```|`[^`]*`", " ", page.read_text(), flags=re.DOTALL)
+
+
 def places(measure: str) -> list[str]:
     """Return the modules that a measure counts, for who must make it smaller."""
     turn = TURNS.get(measure.removesuffix(" per 10,000 words"))
+    of_docs = TURNS.get(measure.removesuffix(" of docs per 10,000 words"))
+    if of_docs:
+        counts = {page.name: _prose_of_page(page).lower().count(of_docs) for page in _pages()}
+        return [f"{page}: {n}" for page, n in counts.items() if n]
     if turn:
         found = {path: " ".join(_prose(PACKAGE / path)).lower().count(turn) for path in modules()}
         return [f"{path}: {n}" for path, n in found.items() if n]
@@ -268,7 +296,7 @@ def all_of_them() -> dict[str, float]:
         "functions that read the fold for themselves": len(readers_of_the_fold()),
         "functions that decide by what is staged": len(readers_of_staging()),
         "sentences that tests quote": len(quoted_sentences()),
-        **{f"{name} per 10,000 words": n for name, n in turns().items()},
+        **{f"{name} per 10,000 words": n for name, n in (turns() | turns_of_docs()).items()},
     }
 
 

@@ -1,4 +1,4 @@
-"""Print tests/requirements.md with its column `Runs in`, which says where the tests of a row run."""
+"""Print tests/requirements.md with its column `Runs in`: where the tests of a row run."""
 
 from __future__ import annotations
 
