@@ -12,16 +12,16 @@ MUTANTS = (
     ),
     Mutant(
         "a late copy is looked for one day",
-        "_is_settled",
-        "placed is not None and time.time() - placed >= LATE",
-        "placed is not None",
+        "Replacement.is_settled",
+        "return _age(store, layout.placed(self.n)) >= LATE",
+        "return _age(store, layout.placed(self.n)) >= 0",
         "tests/unit/test_small_inputs.py::test_a_late_copy_is_looked_for_one_day",
     ),
     Mutant(
         "a late copy of a kept file, too",
-        "_is_settled",
-        "_is_due(store, n, keep + int(LATE))",
-        "_is_due(store, n, keep)",
+        "Replacement.is_settled",
+        ">= self.keep + LATE",
+        ">= self.keep",
         "tests/unit/test_small_inputs.py::test_a_late_copy_of_a_kept_file_is_looked_for_one_day",
     ),
     Mutant(
@@ -218,8 +218,8 @@ MUTANTS = (
     ),
     Mutant(
         "replaced files are kept as long as their commit says",
-        "_is_due",
-        "clock(store) - committed >= keep",
+        "Replacement.is_due",
+        "_age(store, layout.entry(self.n)) >= self.keep",
         "True",
         "tests/unit/lake/test_replaced_files.py::test_replaced_files_are_kept_for_a_while",
     ),

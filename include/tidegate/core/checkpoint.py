@@ -134,8 +134,11 @@ def fold_head(fold: Fold) -> dict[str, Any]:
 def fold_of(form: Mapping[str, Any], load: Callable[[], bytes]) -> Fold:
     """Return the fold of a head. `load` returns its lines when a commit is asked for.
 
-    Raises one of MALFORMED for a head that does not fit, also if it lacks a field.
+    Raises one of MALFORMED for a head that does not fit, also if it lacks a field, or has one that
+    this version would drop: a newer release may have written what only its entries say.
     """
+    if unknown := form.keys() - FORMS.keys():
+        raise ValueError(f"unknown fields: {sorted(unknown)}")
     values = {name: each.read(form[name]) for name, each in FORMS.items()}
     values["live"] = LiveCommits(values["live"], lambda: load().split(b"\n"))
     egress = EgressFold(**{name: values.pop(name) for name in _OF_EGRESS})

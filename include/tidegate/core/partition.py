@@ -1,7 +1,8 @@
 """What stops a topic or a partition from being read: one judge, which all others ask.
 
-A plan, `status`, the doctor, a backfill and the check of an attempt judge by these functions, so
-that they give the same reason in the same words.
+A plan, `status`, the doctor and the check of an attempt judge by these functions, so that they give
+the same reason in the same words. The window of a backfill is cut by `core.draft.draft_window`,
+which asks for the same reasons.
 """
 
 from __future__ import annotations

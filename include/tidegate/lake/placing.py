@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import posixpath
 import secrets
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidegate import faults
@@ -32,6 +32,32 @@ Files = Callable[[int, Commit], Sequence[LakeFile] | None]
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Replacement:
+    """The files that commit `n` has replaced. They stay under `data/` for `keep` seconds.
+
+    Ages are by the clock of the store.
+    """
+
+    n: int
+    keep: int
+    files: tuple[LakeFile, ...]
+
+    def is_due(self, store: Store) -> bool:
+        """Return whether the files have been kept long enough."""
+        return not self.keep or _age(store, layout.entry(self.n)) >= self.keep
+
+    def is_settled(self, store: Store, fold: Fold) -> bool:
+        """Return whether the files were due a day ago, so that no copy of one is in progress.
+
+        A copy may begin until the commit is placed. If the files are kept, or the commit was
+        replaced itself and may never be placed, the day begins when they were due.
+        """
+        if self.keep or self.n not in fold.live:
+            return _age(store, layout.entry(self.n)) >= self.keep + LATE
+        return _age(store, layout.placed(self.n)) >= LATE
+
+
 def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: None) -> None:
     """Make `data/` what commit `n` says: its files are placed, then those it replaces are deleted.
 
@@ -41,10 +67,11 @@ def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: 
     manifest need not be read.
     """
     entry = ledger.commit(n)
-    for _, keep, replaced in _replaced(store, ledger, n) if entry.replaces else ():
-        for file in () if keep else replaced:  # a paused finaliser then has nothing to place
-            store.delete(file.path)
-            faults.point("publish.retiring")
+    for each in _replacements(store, ledger, n) if entry.replaces else ():
+        if not each.keep:
+            for file in each.files:  # a paused finaliser then has nothing to place
+                store.delete(file.path)
+                faults.point("publish.retiring")
     listed = files(n, entry) or attempts.committed_manifest(store, entry).files
     lost: list[LakeDamaged] = []
     for file in listed:
@@ -154,17 +181,9 @@ def kept_files(store: Store, ledger: Ledger) -> set[str]:
     kept: set[str] = set()
     for n in recent_replacements(store, ledger.fold):
         with suppress(LakeDamaged):
-            for _, keep, files in _replaced(store, ledger, n):
-                kept |= {file.final for file in files} if keep else set()
+            for each in _replacements(store, ledger, n):
+                kept |= {file.final for file in each.files} if each.keep else set()
     return kept
-
-
-def _is_settled(store: Store, fold: Fold, n: int, keep: int) -> bool:
-    """Return whether what commit `n` replaces was due so long ago that no copy is in progress."""
-    if keep or n not in fold.live:  # if it was replaced itself, it may never have been placed
-        return _is_due(store, n, keep + int(LATE))
-    placed = store.modified(layout.placed(n))
-    return placed is not None and time.time() - placed >= LATE
 
 
 def is_live(fold: Fold, n: int, entry: Commit, file: LakeFile) -> bool:
@@ -184,11 +203,10 @@ def _place(store: Store, file: LakeFile) -> None:
         store.place(source, target, size)
 
 
-def _replaced(store: Store, ledger: Ledger, n: int) -> Iterator[tuple[int, int, list[LakeFile]]]:
-    """Yield what commit `n` has replaced, and what these commits have replaced before: the number
-    of a replacing commit, its `keep_replaced`, and the files.
+def _replacements(store: Store, ledger: Ledger, n: int) -> Iterator[Replacement]:
+    """Yield what commit `n` has replaced, then what the replaced commits had replaced in turn.
 
-    Those before end where all is deleted for good.
+    A chain ends at a commit whose replaced files are deleted for good, by its marker.
     """
     waiting, seen = [n], set[int]()
     while waiting:
@@ -206,7 +224,7 @@ def _replaced(store: Store, ledger: Ledger, n: int) -> Iterator[tuple[int, int, 
             parts = [part.range for part in entry.replaces if part.commit == m]
             committed = attempts.committed_manifest(store, old).files
             files += [file for file in committed if any(map(file.stands_in, parts))]
-        yield replacing, entry.keep_replaced, files
+        yield Replacement(replacing, entry.keep_replaced, tuple(files))
 
 
 def _delete_replaced(store: Store, ledger: Ledger, n: int, *, clear: bool = False) -> None:
@@ -214,25 +232,17 @@ def _delete_replaced(store: Store, ledger: Ledger, n: int, *, clear: bool = Fals
 
     With `clear`, mark the commits whose files can no longer come back.
     """
-    for m, keep, files in sorted(_replaced(store, ledger, n), key=lambda each: each[0]):
-        if not _is_due(store, m, keep):
+    for each in sorted(_replacements(store, ledger, n), key=lambda each: each.n):
+        if not each.is_due(store):
             clear = False
             continue
-        for file in files:
-            if keep:
+        for file in each.files:
+            if each.keep:
                 store.delete(file.path)
             _delete(store, file)
-        clear = clear and _is_settled(store, ledger.fold, m, keep)
+        clear = clear and each.is_settled(store, ledger.fold)
         if clear:
-            store.create(layout.cleared(m), b"")
-
-
-def _is_due(store: Store, n: int, keep: int) -> bool:
-    """Return whether what commit `n` replaces has been kept long enough, by the store's clock."""
-    if not keep:
-        return True
-    committed = store.modified(layout.entry(n))
-    return committed is not None and store_clock(store) - committed >= keep
+            store.create(layout.cleared(each.n), b"")
 
 
 def _delete(store: Store, file: LakeFile) -> None:
@@ -258,6 +268,12 @@ def move_to_quarantine(store: Store, path: str, directory: str) -> int | None:
 def quarantine_directory() -> str:
     """Return a new directory for files that no live commit lists as they are."""
     return f"{layout.QUARANTINE}{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}/"
+
+
+def _age(store: Store, path: str) -> float:
+    """Return how many seconds ago an object was written. Less than 0 if it does not exist."""
+    written = store.modified(path)
+    return -1.0 if written is None else store_clock(store) - written
 
 
 def store_clock(store: Store) -> float:

@@ -303,6 +303,14 @@ def test_one_that_was_changed_is_passed_over(store):
     assert Ledger(store, "p").fold == ledger.fold
 
 
+def test_one_of_a_newer_release_is_passed_over(store):
+    """It may hold what only an entry says that this version refuses: the ledger is read."""
+    ledger = grown(store, 4)
+    head = {**checkpoint.fold_head(ledger.fold), "added_later": {}}
+    with pytest.raises(ValueError, match="added_later"):
+        checkpoint.fold_of(head, lambda: b"")
+
+
 def test_lines_that_are_not_the_ledgers(store):
     """Left by a killed writer of another release: written anew."""
     ledger = grown(store, 2)
