@@ -13,7 +13,7 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Commit, Origin, Receipt, Reference
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
-from tidegate.lake.sweeping import KeptAttempt
+from tidegate.lake.sweeping import UndeletedAttempt
 from tidegate.maintenance.sweep import SweptPipeline
 from tidegate.orchestration import rights
 
@@ -158,7 +158,7 @@ def test_an_unforeseen_error_stops_no_other(two: Path, airflow_database: None) -
 
 def test_a_sweep_that_keeps_copies_has_failed(two: Path, airflow_database: None) -> None:
     """A final file is not the one that was committed: as the command does, by its exit code."""
-    kept = KeptAttempt("p", 0, "a", commit=4, why="its footer is another one")
+    kept = UndeletedAttempt("p", 0, "a", commit=4, why="its footer is another one")
     left = SweptPipeline(pipeline="a", swept=(), left=(kept,), files=0, bytes=0, uploads=0)
     with mock.patch("tidegate.maintenance.sweep.sweep_pipeline", autospec=True, return_value=left):
         states = run(pipeline="a")

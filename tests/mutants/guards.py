@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "no sealed attempt is deleted as unfinished",
-        "delete_unfinished",
+        "delete_unfinished_attempt",
         "if opened.store.size(attempt.manifest_path) is not None:",
         "if False:",
         "tests/unit/ingest/test_finished_chunks.py::test_a_sealed_attempt_is_not_deleted_or_given_up",

@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is finished and not wrong is kept",
-        "delete_unfinished",
+        "delete_unfinished_attempt",
         "    if opened.store.size(attempt.done_path) is None:\n",
         "    if True:\n",
         "tests/unit/ingest/test_ingest_runs.py::test_a_broker_that_is_away_costs_no_finished_attempt",
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "nothing is sealed without a leader",
         "sealing._checked",
-        "    _refuse_leaderless(plan, attempt, seen)\n",
+        "    _refuse_lost_partitions(plan, attempt, seen)\n",
         "",
         "tests/unit/ingest/test_leaderless.py::test_nothing_is_sealed_while_its_partition_has_no_leader",
     ),
@@ -128,22 +128,22 @@ MUTANTS = (
     Mutant(
         "what is finished is sealed before a plan is made",
         "ingest.planning.plan",
-        "kept = [sealing.seal_kept(opened, each) for each in unfinished]",
-        "kept = [Kept(each) for each in unfinished]",
+        "checked = [sealing.seal_finished(opened, each) for each in unfinished]",
+        "checked = [CheckedPlan(each) for each in unfinished]",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_spark_has_finished",
     ),
     Mutant(
         "no gap over what cannot be sealed yet",
         "_recorded_draft",
         "sealing.refuse_gaps("
-        "[sealing.compare_decodings(opened, each) for each in kept], draft.gaps)",
+        "[sealing.compare_decodings(opened, each) for each in checked], draft.gaps)",
         "pass",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_cannot_be_sealed_yet",
     ),
     Mutant(
         "a plan with a kept attempt lives without a leader",
         "_examined",
-        "to_stage = [number for number in found.to_stage if number not in kept.unproven]",
+        "to_stage = [number for number in found.to_stage if number not in checked.unproven]",
         "to_stage = found.to_stage",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_partition_without_a_leader_costs_no_finished_attempt_at_the_retry",

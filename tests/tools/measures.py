@@ -40,7 +40,7 @@ AT_THE_ACT = {
     "lake/committing.py": {"commit_entry"},
     "lake/deliveries.py": {"read_delivery", "create_delivery"},
     "lake/sweeping.py": {"_remove"},
-    "ingest/sealing.py": {"seal", "_give_up", "delete_unfinished"},
+    "ingest/sealing.py": {"seal", "_give_up", "delete_unfinished_attempt"},
     "ingest/stage.py": {"_sealing", "is_finished"},
 }
 """Functions that read or write the record of an attempt where they act on it, by module."""

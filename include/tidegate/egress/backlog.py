@@ -90,12 +90,12 @@ def read_backlog(
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
     new, left_out = [], list(listed.left_out)
-    judge = judge_digest(record_settings(spec).to_json(), spec)
+    judged_by = judge_digest(record_settings(spec).to_json(), spec)
     same = unchanged_files(source, store, fold, listed.files)
     for file in listed.files:
         if fold.egress.sent.get(file.name) == file.etag or file.name in same:
             continue
-        reason = _exclusion(fold, file, judge, own if resend else None)
+        reason = _exclusion(fold, file, judged_by, own if resend else None)
         if reason is None:
             new.append(file)
         else:
@@ -167,13 +167,13 @@ def _lake_backlog(spec: EgressSpec, lake: SourceLake, fold: Fold, *, compacted: 
 def _exclusion(
     fold: Fold,
     file: SourceFile,
-    judge: str,
+    judged_by: str,
     resent_by: Collection[str] | None,
 ) -> str | None:
     """Return why a file is not sent. None if it is. `resent_by` are the plans of a `--resend`."""
     refused = fold.egress.refused.get(file.name)
     counts = refused and (resent_by is None or refused.plan_id in resent_by)
-    if refused and counts and refused.stands(file.etag, judge):
+    if refused and counts and refused.stands(file.etag, judged_by):
         return refused.reason
     return _SENT_BEFORE if file.name in fold.egress.sent and resent_by is None else None
 

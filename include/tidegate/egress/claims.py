@@ -93,7 +93,7 @@ def release_unsent(
     claim: Claim,
     reason: str,
     refused: Sequence[LeftOutFile] = (),
-    judge: str | None = None,
+    judged_by: str | None = None,
 ) -> None:
     """Release a claim for which it is proven that nothing was sent. `refused` cannot be sent."""
     release = Release(
@@ -102,7 +102,7 @@ def release_unsent(
         how="nothing sent",
         reason=reason[:1000],
         refused=tuple(refused),
-        judged_by=judge,
+        judged_by=judged_by,
     )
     if isinstance(opened.ledger.append(release, run=opened.run.run_id), Lost):
         logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)

@@ -296,8 +296,8 @@ def _fail(
             source = run.stores.source(root_of(plan))
             files = sources.with_long_lines(source, plan.files, ends.encode())
             reason = "; ".join([*map(str, files)] or [reason])
-        judge = judge_digest(plan.byte_settings, run.spec) if files else None
-        claims.release_unsent(opened, claim, reason, files, judge)
+        judged_by = judge_digest(plan.byte_settings, run.spec) if files else None
+        claims.release_unsent(opened, claim, reason, files, judged_by)
         attempts.delete_files(opened.store, own)
         if files:
             raise _FilesRefused(reason, len(plan.files) - len(files))

@@ -20,7 +20,7 @@ from tidegate.core.requests import Replay
 from tidegate.core.work import Standing
 from tidegate.errors import BrokerError, ConfigurationError, LakeUnavailable, ReplayRefused
 from tidegate.ingest import drafting, sealing
-from tidegate.ingest.sealing import Kept
+from tidegate.ingest.sealing import CheckedPlan
 from tidegate.lake import boundary_files, committing, decodings, placing
 from tidegate.lake.attempts import Staged
 from tidegate.lake.plan_work import gather_work
@@ -48,10 +48,10 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     own = current.plan.id if current else None
     others = load_unfinished(store, other_than=own)
     unfinished = [*([current.plan] if current else []), *others]
-    kept = [sealing.seal_kept(opened, each) for each in unfinished]
+    checked = [sealing.seal_finished(opened, each) for each in unfinished]
     if publish_unfinished(store, ledger, others, run=run.run_id):
         variables.write_variables(run.mirror, run.spec, ledger.fold)
-        kept = [sealing.compare_decodings(opened, each) for each in kept]
+        checked = [sealing.compare_decodings(opened, each) for each in checked]
     run = topics.with_topics(run, ledger.fold)
     variables.refuse_ahead(run.mirror, run.spec, ledger)
     if current:
@@ -63,7 +63,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
                 run.spec.name, current.plan.id, current.plan.lane,
             )  # fmt: skip
             run = run.in_lane(current.plan.lane)
-        found = _examined(opened, kept[0])
+        found = _examined(opened, checked[0])
         cause = found if isinstance(found, str) else None
         if cause is None and not (replan and current.plan.replay is None):
             if work.chunks_to_commit(ledger.fold, current.plan):
@@ -85,7 +85,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
                 plan_id=current.plan.id,
             )
     surveyed_at = datetime.now(UTC)
-    seen, drafted = _recorded_draft(run, opened, kept, replanning=current is not None)
+    seen, drafted = _recorded_draft(run, opened, checked, replanning=current is not None)
     _log_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
     planned = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
@@ -131,7 +131,7 @@ class Living(NamedTuple):
     `seen` is the survey by which the plan was checked. None if nothing must be staged.
     """
 
-    kept: Kept
+    checked: CheckedPlan
     chunks: Sequence[int] = ()
     seen: Survey | None = None
 
@@ -146,9 +146,9 @@ def living_plan(opened: OpenRun[Run]) -> Living | None:
     if current is None:
         return None
     _refuse_another_replay(opened.run, current.plan)
-    kept = sealing.seal_kept(opened, current.plan)
+    checked = sealing.seal_finished(opened, current.plan)
     # The listing is still valid unless a seal was added since.
-    found = _examined(opened, kept, None if kept.sealed else kept.staged)
+    found = _examined(opened, checked, None if checked.sealed else checked.staged)
     return None if isinstance(found, str) else found
 
 
@@ -157,27 +157,29 @@ def _refuse_another_replay(run: Run, plan: Plan) -> None:
         refuse_another(run, run.asked, plan)
 
 
-def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) -> Living | str:
+def _examined(
+    opened: OpenRun[Run], checked: CheckedPlan, staged: Staged | None = None
+) -> Living | str:
     """Return what is left to stage of a plan, or why it can never be carried out.
 
     `staged` are the plan's staged files, if they were just listed. An unproven chunk is not read
     again: its finished attempt waits for its seal. The broker is asked only if something must be
     staged.
     """
-    plan, fold = kept.plan, opened.ledger.fold
+    plan, fold = checked.plan, opened.ledger.fold
     for chunk in work.chunks_of(fold, plan):
         if chunk.standing is Standing.DEAD:
             if plan.replay is not None:
                 return f"others have replaced {chunk.contested[0]}"
             return f"others have committed {chunk.contested[0]} of its chunk {chunk.number}"
     found = gather_work(opened.store, plan, fold, staged, opened.manifests)
-    to_stage = [number for number in found.to_stage if number not in kept.unproven]
+    to_stage = [number for number in found.to_stage if number not in checked.unproven]
     if not to_stage:
-        return Living(kept)
+        return Living(checked)
     for wrong in decodings.chunk_contradictions(opened.store, fold, plan, to_stage).values():
         return f"newer rows have another `decode`: {wrong[0]}"
     seen = drafting.survey_topics(opened.run, sorted(plan.topics))
-    return _unreadable_because(opened.run, plan, to_stage, seen) or Living(kept, to_stage, seen)
+    return _unreadable_because(opened.run, plan, to_stage, seen) or Living(checked, to_stage, seen)
 
 
 def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
@@ -221,7 +223,7 @@ def _unreadable(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> st
 def _recorded_draft(
     run: Run,
     opened: OpenRun[Run],
-    kept: Sequence[Kept],
+    checked: Sequence[CheckedPlan],
     *,
     replanning: bool,
 ) -> tuple[Survey, Draft]:
@@ -235,7 +237,7 @@ def _recorded_draft(
         draft = drafting.draft(run, store, ledger.fold, seen, replanning=replanning)
         if draft.gaps:
             sealing.refuse_gaps(
-                [sealing.compare_decodings(opened, each) for each in kept], draft.gaps
+                [sealing.compare_decodings(opened, each) for each in checked], draft.gaps
             )
         if all(
             boundary_files.freeze_boundary(store, each) for each in draft.boundaries

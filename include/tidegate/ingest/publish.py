@@ -28,7 +28,7 @@ class Published:
     """The outcome of a run: `commits` by chunk, `offsets` the ledger's cursors afterwards.
 
     `complete_through` has, by topic, the time of the plan's survey if every record readable then is
-    committed or in a gap. `missing` chunks were never sealed. `new` are the commits that this call
+    committed or in a gap. `missing` chunks are not in the lake. `new` are the commits that this call
     made: none of a run that was done before. `gaps` are those that the run recorded. `earlier` are
     the rows that this process has not staged.
     """
@@ -69,8 +69,8 @@ class Published:
 def publish(opened: OpenRun[Run]) -> Published:
     """Commit and finalise every sealed chunk of the run's plan. Needs no broker; idempotent.
 
-    Chunks that were never sealed are `missing`, and `verdict` fails for them. NotSealed if there
-    are no others. PlanDead if others have committed a part of a chunk.
+    Chunks that are not in the lake afterwards are `missing`, and `verdict` fails for them.
+    NotSealed if all are missing. PlanDead if other plans have committed a part of a chunk.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     frozen = opened.frozen_plan()

@@ -139,7 +139,7 @@ def _checked(
     """
     kafka, window = opened.run.kafka, plan.chunks[attempt.chunk]
     _refuse_recreated(plan, attempt, seen)
-    _refuse_leaderless(plan, attempt, seen)
+    _refuse_lost_partitions(plan, attempt, seen)
     _refuse_cut_off(plan, attempt, truncation.truncated_since(kafka, epochs, seen, window))
     log_starts = {
         topic: {p: m.start for p, m in marks.items()} for topic, marks in seen.watermarks.items()
@@ -178,7 +178,7 @@ def _give_up(
         _delete(opened, attempt)  # else another process has sealed and committed it
 
 
-def delete_unfinished(opened: OpenRun[Run], attempt: Attempt) -> None:
+def delete_unfinished_attempt(opened: OpenRun[Run], attempt: Attempt) -> None:
     """Delete an attempt of an application that has ended, if it was not finished.
 
     One that Spark has finished is kept: the next plan checks it.
@@ -198,10 +198,10 @@ def _delete(opened: OpenRun[Run], attempt: Attempt) -> None:
     opened.store.delete(*(each.path for each in listed))
 
 
-class Kept(NamedTuple):
-    """The chunks of a plan whose finished attempts were sealed by this call, and the others.
+class CheckedPlan(NamedTuple):
+    """A plan after its finished attempts were checked: the chunks that this call has sealed.
 
-    `unproven` has the error by chunk of the attempts that cannot be sealed now, and are kept.
+    `unproven` has the error by chunk of the attempts that cannot be sealed now. Their files stay.
     `staged` are the plan's staged files before.
     """
 
@@ -211,7 +211,7 @@ class Kept(NamedTuple):
     staged: Staged = MappingProxyType({})
 
 
-def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
+def seal_finished(opened: OpenRun[Run], plan: Plan) -> CheckedPlan:
     """Seal the attempts of a plan that Spark has finished and no process has sealed."""
     store, fold = opened.store, opened.ledger.fold
     staged = attempts.staged_files(store, plan.id) if plan.chunks else {}
@@ -221,7 +221,7 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
         noted = plans.noted_epochs(opened.note(plan)) if found else {}
     except LakeDamaged as error:  # must not stop the run
         logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
-        return Kept(plan, staged=staged)
+        return CheckedPlan(plan, staged=staged)
     seal(opened, plan, found, noted, outcomes)
     for text in dict.fromkeys(map(str, outcomes.errors())):
         logger.warning("plan %s: a finished chunk was not sealed: %s", plan.id, text)
@@ -230,31 +230,31 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
         for attempt, error in outcomes.unknown.items()
         if attempt.chunk not in outcomes.sealed
     }
-    return compare_decodings(opened, Kept(plan, outcomes.sealed, unproven, staged))
+    return compare_decodings(opened, CheckedPlan(plan, outcomes.sealed, unproven, staged))
 
 
-def compare_decodings(opened: OpenRun[Run], kept: Kept) -> Kept:
-    """Return what is kept, with the sealed chunks whose decoding contradicts that of live rows.
+def compare_decodings(opened: OpenRun[Run], checked: CheckedPlan) -> CheckedPlan:
+    """Return the plan with those sealed chunks as unproven whose decoding contradicts live rows.
 
     Which rows are live may change with each commit.
     """
-    store, fold, plan = opened.store, opened.ledger.fold, kept.plan
+    store, fold, plan = opened.store, opened.ledger.fold, checked.plan
     pending = [c.number for c in chunks_of(fold, plan) if c.standing is Standing.PENDING]
     contradicted = decodings.chunk_contradictions(store, fold, plan, pending)
     if not contradicted:
-        return kept
+        return checked
     sealed = gather_work(store, plan, fold, known=opened.manifests).sealed
     refused = {
         number: decodings.chunk_refusal(plan, number, wrong)
         for number, wrong in contradicted.items()
         if number in sealed
     }
-    return kept._replace(unproven={**kept.unproven, **refused})
+    return checked._replace(unproven={**checked.unproven, **refused})
 
 
-def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:
+def refuse_gaps(checked: Iterable[CheckedPlan], gaps: Iterable[Gap]) -> None:
     """Raise BrokerError if a gap would be recorded over rows that an unproven attempt holds."""
-    unproven = [(each.plan, *chunk) for each in kept for chunk in each.unproven.items()]
+    unproven = [(each.plan, *chunk) for each in checked for chunk in each.unproven.items()]
     for gap, (plan, chunk, error) in itertools.product(gaps, unproven):
         for r in plan.chunks[chunk]:
             same = (plan.topics[r.topic], r.partition) == (gap.topic_id, gap.partition)
@@ -298,7 +298,7 @@ def _refuse_recreated(plan: Plan, attempt: Attempt, seen: Survey) -> None:
         )
 
 
-def _refuse_leaderless(plan: Plan, attempt: Attempt, seen: Survey) -> None:
+def _refuse_lost_partitions(plan: Plan, attempt: Attempt, seen: Survey) -> None:
     """Raise BrokerError for a partition without a leader: its log may have been truncated.
 
     A seal without its epoch would also hide a later truncation.

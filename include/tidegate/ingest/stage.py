@@ -48,14 +48,14 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedChunks:
     """The chunks that this call has sealed. All others were sealed or covered before."""
 
     plan: Plan
     chunks: tuple[int, ...]
 
 
-def stage(opened: OpenRun[Run]) -> Staged:
+def stage(opened: OpenRun[Run]) -> StagedChunks:
     """Stage and seal every open chunk of the run's living plan. Make a plan if it has none.
 
     Each chunk is sealed when Spark has finished it, while Spark reads the next: a retry stages only
@@ -69,9 +69,9 @@ def stage(opened: OpenRun[Run]) -> Staged:
         living = living_plan(opened)
     if living is None:
         raise PlanDead(f"run {opened.run.run_id}: its plan was invalid as soon as it was made")
-    planned = living.kept.plan
-    outcomes = Outcomes(list(living.kept.sealed))
-    failures = list(living.kept.unproven.values())
+    planned = living.checked.plan
+    outcomes = Outcomes(list(living.checked.sealed))
+    failures = list(living.checked.unproven.values())
     started = [Attempt(planned.id, number, secrets.token_hex(8)) for number in living.chunks]
     if living.seen:
         failures = [*_stage(opened, planned, started, living.seen, outcomes), *failures]
@@ -86,7 +86,7 @@ def stage(opened: OpenRun[Run]) -> Staged:
             "the retry stages them",
             chunks=missing,
         )
-    return Staged(planned, tuple(outcomes.sealed))
+    return StagedChunks(planned, tuple(outcomes.sealed))
 
 
 def _stage(
@@ -122,7 +122,7 @@ def _stage(
     finally:
         for attempt in started:
             if attempt.chunk not in outcomes.sealed and attempt not in outcomes.wrong:
-                sealing.delete_unfinished(opened, attempt)
+                sealing.delete_unfinished_attempt(opened, attempt)
     return failures + outcomes.errors()
 
 

@@ -150,7 +150,7 @@ class TopicStatus(Document):
 
 
 @dataclass(frozen=True)
-class Unfinished(Document):
+class UnfinishedPlan(Document):
     """A plan with staged chunks that are not all committed. `sealed` chunks wait for their commit.
 
     `run` planned it, `at` a time in ISO 8601. `refused` are the reasons why chunks cannot be
@@ -186,7 +186,7 @@ class IngestStatus(Document):
     gaps: tuple[Gap, ...]
     undecodable: Mapping[str, Mapping[str, int]]
     open_claims: tuple[str, ...] = ()
-    unfinished: tuple[Unfinished, ...]
+    unfinished: tuple[UnfinishedPlan, ...]
     broker: str | None
 
 
@@ -229,7 +229,7 @@ def _hanging(state: PipelineState, open_since: Mapping[tuple[str, int], int]) ->
         yield from partition.hanging_problems(topic, marks, since, time.time() * 1000)
 
 
-def _unfinished(store: Store, fold: Fold) -> list[Unfinished]:
+def _unfinished(store: Store, fold: Fold) -> list[UnfinishedPlan]:
     """Return the plans with staged chunks that are not all committed, oldest first."""
     sealed: dict[str, set[int]] = defaultdict(set)
     for attempt, files in open_attempts(fold, staged_files(store)).items():
@@ -245,7 +245,7 @@ def _unfinished(store: Store, fold: Fold) -> list[Unfinished]:
             waiting = sorted(chunks & left)
             wrong = decodings.chunk_contradictions(store, fold, plan, waiting).values()
             found.append(
-                Unfinished(
+                UnfinishedPlan(
                     plan_id=plan_id,
                     lane=plan.lane,
                     run=note.get("run"),

@@ -46,7 +46,7 @@ class SweptAttempt(Document):
 
 
 @dataclass(frozen=True)
-class KeptAttempt(Document):
+class UndeletedAttempt(Document):
     """The attempt of a commit whose files were due, and why they had to stay."""
 
     plan_id: str
@@ -61,7 +61,7 @@ class Swept:
     """What was deleted of each attempt and why, and what was due and had to be left."""
 
     attempts: list[SweptAttempt] = field(default_factory=list)
-    left: list[KeptAttempt] = field(default_factory=list)
+    left: list[UndeletedAttempt] = field(default_factory=list)
 
 
 def sweep(
@@ -95,10 +95,10 @@ def sweep(
             try:
                 copies = [f for f in committed_manifest(store, entry).files if f.path in staged]
             except LakeDamaged as error:
-                swept.left.append(KeptAttempt(*attempt, n, str(error)))
+                swept.left.append(UndeletedAttempt(*attempt, n, str(error)))
                 continue
             if n in fold.live and (wrong := _unverified(store, copies)):
-                swept.left.append(KeptAttempt(*attempt, n, wrong))
+                swept.left.append(UndeletedAttempt(*attempt, n, wrong))
             elif n in fold.live or not copies:
                 _remove(store, attempt, files, "placed", swept)
         elif attempt in fold.abandoned:

@@ -9,7 +9,7 @@ from tidegate.core.json_codec import Document
 from tidegate.lake import multipart_uploads, sweeping
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
-from tidegate.lake.sweeping import KeptAttempt, SweptAttempt
+from tidegate.lake.sweeping import SweptAttempt, UndeletedAttempt
 from tidegate.pipelines.spec import Ingest, Spec
 
 FORMAT = 1
@@ -25,7 +25,7 @@ class SweptPipeline(Document):
     format: int = FORMAT
     pipeline: str
     swept: tuple[SweptAttempt, ...]
-    left: tuple[KeptAttempt, ...]
+    left: tuple[UndeletedAttempt, ...]
     files: int
     bytes: int
     uploads: int

@@ -109,7 +109,7 @@ def test_a_sealed_attempt_is_not_deleted_or_given_up(world):
     sealing.seal(opened, planned, [attempt], {}, outcomes := sealing.Outcomes())
     assert [*outcomes.wrong] == [attempt]
     record.unlink()
-    sealing.delete_unfinished(opened, attempt)
+    sealing.delete_unfinished_attempt(opened, attempt)
     record.touch()
     assert opened.ledger.refresh().abandoned == set()
     ingest(run, world.submit())

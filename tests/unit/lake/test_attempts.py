@@ -150,7 +150,7 @@ def test_a_manifest_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
     opened = OpenRun(SimpleNamespace(kafka=kafka), store, None)
     sealing.seal(opened, PLAN, [attempt], {}, outcomes)
     assert isinstance(outcomes.unknown[attempt], LakeUnavailable)
-    sealing.delete_unfinished(opened, attempt)
+    sealing.delete_unfinished_attempt(opened, attempt)
     assert list(gather_work(store, PLAN, Fold()).sealed) == [0]
     sealing.seal(opened, PLAN, [attempt], {}, outcomes)
     assert outcomes == sealing.Outcomes(sealed=[0])
