@@ -10,7 +10,7 @@ from tidegate.ingest import planning as planning
 from tidegate.ingest import publish as publishing
 from tidegate.ingest import stage as staging
 from tidegate.ingest.publish import Published
-from tidegate.ingest.stage import Staged
+from tidegate.ingest.stage import StagedChunks
 from tidegate.runs.run import Run, open_run
 from tidegate.runs.steps import Planned
 
@@ -19,7 +19,7 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     return planning.plan(open_run(run), replan=replan)
 
 
-def stage(run: Run, do: Do) -> Staged:
+def stage(run: Run, do: Do) -> StagedChunks:
     return staging.stage(open_run(replace(run, engine=ToyEngine(do, run.kafka))))
 
 

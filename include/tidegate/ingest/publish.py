@@ -28,9 +28,9 @@ class Published:
     """The outcome of a run: `commits` by chunk, `offsets` the ledger's cursors afterwards.
 
     `complete_through` has, by topic, the time of the plan's survey if every record readable then is
-    committed or in a gap. `missing` chunks are not in the lake. `new` are the commits that this call
-    made: none of a run that was done before. `gaps` are those that the run recorded. `earlier` are
-    the rows that this process has not staged.
+    committed or in a gap. `missing` chunks are not in the lake. `new` are the commits that this
+    call made: none of a run that was done before. `gaps` are those that the run recorded. `earlier`
+    are the rows that this process has not staged.
     """
 
     plan: Plan
