@@ -88,8 +88,9 @@ MUTANTS = (
     ),
     Mutant(
         "what a dead plan has sealed is published before the next generation",
-        "ingest.planning.plan",
-        "committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])",
+        "ingest.planning._leave_plan",
+        "committing.publish_sealed("
+        "opened.store, ledger, plan, run=opened.run.run_id, not_placed=[])",
         "pass",
         "tests/unit/ingest/test_ingest_runs.py::test_a_forced_plan_publishes_first",
     ),

@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is finished is sealed before a plan is made",
-        "ingest.planning.plan",
+        "ingest.planning._finish_earlier_work",
         "checked = [sealing.seal_finished(opened, each) for each in unfinished]",
         "checked = [CheckedPlan(each) for each in unfinished]",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_spark_has_finished",
@@ -210,7 +210,7 @@ MUTANTS = (
     ),
     Mutant(
         "seals of other runs are published before a plan is made",
-        "ingest.planning.plan",
+        "ingest.planning._finish_earlier_work",
         "if publish_unfinished(store, ledger, others, run=run.run_id):",
         "if False:",
         "tests/unit/ingest/test_ingest_runs.py::test_plan_publishes_what_other_runs_have_sealed",

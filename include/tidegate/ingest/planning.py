@@ -24,6 +24,7 @@ from tidegate.ingest.sealing import CheckedPlan
 from tidegate.lake import boundary_files, committing, decodings, placing
 from tidegate.lake.attempts import Staged
 from tidegate.lake.plan_work import gather_work
+from tidegate.lake.plans import Frozen
 from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
 from tidegate.runs import topics, variables
 from tidegate.runs.replay_id import refuse_another
@@ -36,61 +37,102 @@ logger = logging.getLogger(__name__)
 def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
-    First it restores the Variables, places the files of unfinished commits, seals finished attempts
-    of crashed processes, and commits sealed chunks that other runs left unpublished. An attempt
-    that cannot be sealed now is kept. BrokerError if a gap would be recorded over it. `replan`
-    makes the next generation even if the current plan is valid.
+    What earlier runs have left is finished first. `replan` makes the next generation even if the
+    current plan is valid. BrokerError if a gap would be recorded over rows of an attempt that
+    cannot be sealed now. ReplayRefused for a replay whose plan is dead: it has no next generation.
     """
-    run, store, ledger = opened.run, opened.store, opened.ledger
-    variables.restore_variables(run.mirror, run.spec, ledger)
-    placing.roll_forward(store, ledger)
-    current = opened.latest_plan()
-    own = current.plan.id if current else None
-    others = load_unfinished(store, other_than=own)
-    unfinished = [*([current.plan] if current else []), *others]
-    checked = [sealing.seal_finished(opened, each) for each in unfinished]
-    if publish_unfinished(store, ledger, others, run=run.run_id):
-        variables.write_variables(run.mirror, run.spec, ledger.fold)
-        checked = [sealing.compare_decodings(opened, each) for each in checked]
+    run, ledger = opened.run, opened.ledger
+    current, checked = _finish_earlier_work(opened)
     run = topics.with_topics(run, ledger.fold)
     variables.refuse_ahead(run.mirror, run.spec, ledger)
     if current:
-        _refuse_another_replay(run, current.plan)
-        if current.plan.lane != run.asked.lane:
-            logger.warning(
-                "%s: this run keeps its frozen plan %s (lane %s); use `tidegate replay` to read "
-                "offsets again",
-                run.spec.name, current.plan.id, current.plan.lane,
-            )  # fmt: skip
-            run = run.in_lane(current.plan.lane)
+        run = _in_lane_of(run, current.plan)
         found = _examined(opened, checked[0])
         cause = found if isinstance(found, str) else None
         if cause is None and not (replan and current.plan.replay is None):
             if work.chunks_to_commit(ledger.fold, current.plan):
                 _warn_of_other_settings(run, current.plan)
             return Planned(current, known=True)
-        if cause:
-            logger.warning("plan %s: %s; making a new plan", current.plan.id, cause)
-        # Its sealed chunks are proven, and may have expired in Kafka.
-        ledger.refresh()
-        try:
-            committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
-        except ConfigurationError as error:  # its decoding. It is kept
-            logger.warning("%s", error)
-        if current.plan.replay is not None:
-            raise ReplayRefused(
-                f"pipeline {run.spec.name!r}: replay {current.plan.replay['id']!r}, plan "
-                f"{current.plan.id}, can no longer be carried out: {cause}. To read the "
-                "window again, start a replay with a new id",
-                plan_id=current.plan.id,
-            )
+        _leave_plan(opened, current.plan, cause)
+    return _plan_anew(opened, run, current, checked)
+
+
+class EarlierWork(NamedTuple):
+    """The run's latest plan, None if it has none, and all plans that are not over, that one first.
+
+    Their finished attempts were checked.
+    """
+
+    current: Frozen | None
+    checked: Sequence[CheckedPlan]
+
+
+def _finish_earlier_work(opened: OpenRun[Run]) -> EarlierWork:
+    """Do what crashed processes and other runs have left, before anything new is planned.
+
+    Variables are restored, files of commits placed, finished attempts sealed, and sealed chunks of
+    other runs committed. An attempt that cannot be sealed now stays.
+    """
+    run, store, ledger = opened.run, opened.store, opened.ledger
+    variables.restore_variables(run.mirror, run.spec, ledger)
+    placing.roll_forward(store, ledger)
+    current = opened.latest_plan()
+    others = load_unfinished(store, other_than=current.plan.id if current else None)
+    unfinished = [*([current.plan] if current else []), *others]
+    checked = [sealing.seal_finished(opened, each) for each in unfinished]
+    if publish_unfinished(store, ledger, others, run=run.run_id):
+        variables.write_variables(run.mirror, run.spec, ledger.fold)
+        checked = [sealing.compare_decodings(opened, each) for each in checked]
+    return EarlierWork(current, checked)
+
+
+def _in_lane_of(run: Run, plan: Plan) -> Run:
+    """Return the run in the lane of its frozen plan. ReplayRefused for another replay's plan."""
+    _refuse_another_replay(run, plan)
+    if plan.lane == run.asked.lane:
+        return run
+    logger.warning(
+        "%s: this run keeps its frozen plan %s (lane %s); use `tidegate replay` to read "
+        "offsets again",
+        run.spec.name, plan.id, plan.lane,
+    )  # fmt: skip
+    return run.in_lane(plan.lane)
+
+
+def _leave_plan(opened: OpenRun[Run], plan: Plan, cause: str | None) -> None:
+    """Commit what is sealed of a plan that gets a next generation: it may have expired in Kafka.
+
+    `cause` says why it is dead. None: a new plan was asked for. Raises ReplayRefused for a replay.
+    """
+    if cause:
+        logger.warning("plan %s: %s; making a new plan", plan.id, cause)
+    ledger = opened.ledger
+    ledger.refresh()
+    try:
+        committing.publish_sealed(opened.store, ledger, plan, run=opened.run.run_id, not_placed=[])
+    except ConfigurationError as error:  # its decoding contradicts live rows. It is kept
+        logger.warning("%s", error)
+    if plan.replay is not None:
+        raise ReplayRefused(
+            f"pipeline {opened.run.spec.name!r}: replay {plan.replay['id']!r}, plan {plan.id}, can "
+            f"no longer be carried out: {cause}. To read the window again, start a replay with a "
+            "new id",
+            plan_id=plan.id,
+        )
+
+
+def _plan_anew(
+    opened: OpenRun[Run], run: Run, current: Frozen | None, checked: Sequence[CheckedPlan]
+) -> Planned:
+    """Draft and freeze a plan. If the draft is the plan that the run has, that one is kept."""
+    store, ledger = opened.store, opened.ledger
     surveyed_at = datetime.now(UTC)
     seen, drafted = _recorded_draft(run, opened, checked, replanning=current is not None)
     _log_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
     planned = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
     if current and planned.id == current.plan.id:
-        return Planned(current, known=True)  # the new draft is the same
+        return Planned(current, known=True)
     frozen = opened.freeze(planned, _note(run, seen, drafted, surveyed_at))
     faults.point("plan.frozen")
     return Planned(frozen, known=False)
