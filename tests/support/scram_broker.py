@@ -19,7 +19,8 @@ from tidegate_local import kafka
 from tidegate_local.ports import free_port
 
 USER = "alice"
-PASSWORD = "hunter2-never-to-be-seen"
+PASSWORD = f"canary-scram-{secrets.token_hex(8)}"
+"""Unique, so that a scan of all processes finds no other test run's."""
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 _MECHANISMS = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
