@@ -236,7 +236,7 @@ def _run_application(
     """
     run, own = opened.run, Attempt(plan.id, 0, claim.attempt)
     failure: TidegateError | None = None
-    refused = None
+    answer: str | None = None
     with contextlib.ExitStack() as stack:
         try:
             job = job_of(opened, plan, rows, claim, target)
@@ -266,52 +266,55 @@ def _run_application(
                 _await_end(opened, claim, failure)
             if done:
                 return Proven.from_json(json.loads(done))
-            if answer := application.read(REFUSED):
-                refused = Refusal.from_json(json.loads(answer))
-    return _fail(opened, plan, claim, failure, refused)
+            answer = application.read(REFUSED)
+    end = Refusal.from_json(json.loads(answer)) if answer else failure
+    return _fail(opened, plan, claim, end or SendFailed("Spark ended without an answer"))
 
 
 def _fail(
-    opened: OpenRun[EgressRun],
-    plan: Plan,
-    claim: Claim,
-    failure: TidegateError | None,
-    refused: Refusal | None,
+    opened: OpenRun[EgressRun], plan: Plan, claim: Claim, end: Refusal | TidegateError
 ) -> NoReturn:
-    """Release the claim if nothing was sent. Raise why an application ended without a result.
-
-    `refused` is its answer REFUSED. Rows that were refused win over `failure`.
-    """
+    """Release the claim if nothing was sent. Raise why an application ended without a result."""
     run, own = opened.run, Attempt(plan.id, 0, claim.attempt)
     may_have_sent = has_begun_sending(opened.store, own) or has_begun(opened, plan)
     if not may_have_sent:
-        reason = refused.message if refused else f"the application failed: {failure}"
-        files = [LeftOutFile(*each) for each in sorted(refused.files.items())] if refused else []
-        ends = settings_of_plan(plan).source.line_ends
-        if plan.files and ends is None:
-            files = [
-                sources.explain_columns(run.stores.source(root_of(plan)), file) for file in files
-            ]
-        elif plan.files and ends is not None and isinstance(failure, OutOfMemory) and not refused:
-            source = run.stores.source(root_of(plan))
-            files = sources.with_long_lines(source, plan.files, ends.encode())
-            reason = "; ".join([*map(str, files)] or [reason])
+        reason, files = _unsendable_files(run, plan, end)
         judged_by = judge_digest(plan.byte_settings, run.spec) if files else None
         claims.release_unsent(opened, claim, reason, files, judged_by)
         attempts.delete_files(opened.store, own)
         if files:
             raise _FilesRefused(reason, len(plan.files) - len(files))
-    if refused:
-        raise RowsRefused(
-            f"pipeline {run.spec.name!r}: {refused.message}. Nothing "
-            + ("more was sent, and the claim stands" if may_have_sent else "was sent"),
-            files=sorted(refused.files),
-        )
-    if isinstance(failure, IdentityChanged):
-        check_same_target(run, plan)  # raises it with the number of records
-    if failure is None or isinstance(failure, StageFailed):
-        raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
-    raise failure
+    match end:
+        case Refusal():
+            raise RowsRefused(
+                f"pipeline {run.spec.name!r}: {end.message}. Nothing "
+                + ("more was sent, and the claim stands" if may_have_sent else "was sent"),
+                files=sorted(end.files),
+            )
+        case StageFailed() | SendFailed():
+            raise SendFailed(f"plan {plan.id}: {end}")
+        case IdentityChanged():
+            check_same_target(run, plan)  # raises it with the number of records
+    raise end
+
+
+def _unsendable_files(
+    run: EgressRun, plan: Plan, end: Refusal | TidegateError
+) -> tuple[str, Sequence[LeftOutFile]]:
+    """Return why nothing was sent, and the files that cannot be sent, each with the reason."""
+    line_ends = settings_of_plan(plan).source.line_ends
+    if isinstance(end, Refusal):
+        files = [LeftOutFile(*each) for each in sorted(end.files.items())]
+        if plan.files and line_ends is None:
+            source = run.stores.source(root_of(plan))
+            files = [sources.explain_columns(source, file) for file in files]
+        return end.message, files
+    reason = f"the application failed: {end}"
+    if plan.files and line_ends is not None and isinstance(end, OutOfMemory):
+        source = run.stores.source(root_of(plan))
+        long = sources.with_long_lines(source, plan.files, line_ends.encode())
+        return "; ".join(map(str, long)) or reason, long
+    return reason, ()
 
 
 def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError | None) -> None:
