@@ -9,15 +9,23 @@ import pytest
 from airflow.sdk import AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
+from tidegate.core.entries import Account
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.ingest.publish import Published
+from tidegate.ingest.report import CommitReport, IngestReport
 from tidegate.orchestration import factory, tasks
 from tidegate.pipelines.spec import parse_spec
 
 LEAST = {"name": "p", "kind": "ingest", "lake": "/lake"}
 THROUGH = {"a.b": "2024-05-01T00:00"}
-COMMIT = {"chunk": 0, "commit": 2, "rows": 5, "topics": {"a.b": {"0": {"rows": 5}}}}
+COMMIT = CommitReport(
+    chunk=0, commit=2, rows=5, topics={"a.b": {0: Account(0, 5, 5, 0)}}, undecodable={}
+)
+REPORT = IngestReport(
+    pipeline="p", run="r", run_key="k", generation=1, plan_id="i", lane="live", rows=5,
+    commits=(COMMIT,), covered_by={}, missing=(), left_out=(),
+)  # fmt: skip
 
 
 def published() -> Published:
@@ -28,7 +36,7 @@ def published() -> Published:
         chunks=((OffsetRange("a.b", 0, 0, 5),),), destination="", byte_settings={},
     )  # fmt: skip
     offsets = {"a.b": {0: 5}, "a.c": {0: 0}}
-    return Published(plan, {0: 2}, offsets, {"rows": 5, "commits": [COMMIT]}, THROUGH)
+    return Published(plan, {0: 2}, offsets, REPORT, THROUGH)
 
 
 @pytest.mark.parametrize("by", ["topics", "pattern"])
