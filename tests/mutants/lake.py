@@ -13,8 +13,8 @@ MUTANTS = (
     Mutant(
         "a late copy is looked for one day",
         "Replacement.is_settled",
-        "return _age(store, layout.placed(self.n)) >= LATE",
-        "return _age(store, layout.placed(self.n)) >= 0",
+        "return _age(store, layout.placed(self.n), clock) >= LATE",
+        "return _age(store, layout.placed(self.n), clock) >= 0",
         "tests/unit/test_small_inputs.py::test_a_late_copy_is_looked_for_one_day",
     ),
     Mutant(
@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "a late copy is deleted again",
         "roll_forward",
-        "            _delete_replaced(store, ledger, n, clear=True)\n",
+        "            _delete_replaced(store, ledger, n, clock, clear=True)\n",
         "            pass\n",
         "tests/unit/lake/test_replaced_files.py::test_a_copy_that_lands_after_its_client_died",
     ),
@@ -212,14 +212,14 @@ MUTANTS = (
     Mutant(
         "replaced files are deleted when the new ones are placed",
         "finalise",
-        "        _delete_replaced(store, ledger, n)\n    store.create(",
+        "        _delete_replaced(store, ledger, n, _clock_of(store))\n    store.create(",
         "        pass\n    store.create(",
         "tests/unit/lake/test_replaced_files.py::test_a_file_of_a_commit_is_replaced",
     ),
     Mutant(
         "replaced files are kept as long as their commit says",
         "Replacement.is_due",
-        "_age(store, layout.entry(self.n)) >= self.keep",
+        "_age(store, layout.entry(self.n), clock) >= self.keep",
         "True",
         "tests/unit/lake/test_replaced_files.py::test_replaced_files_are_kept_for_a_while",
     ),

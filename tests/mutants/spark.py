@@ -324,8 +324,8 @@ MUTANTS = (
     Mutant(
         "an attempt leaves a mark before its first record",
         "egress_driver.write_records",
-        "        in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)\n",
-        "        pass\n",
+        "    answers_in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)\n",
+        "    pass\n",
         "tests/spark/test_egress_resume.py::test_the_application_dies[send.sent]",
     ),
     Mutant(

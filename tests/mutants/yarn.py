@@ -74,7 +74,7 @@ MUTANTS = (
         "an error ends the application",
         "killed_on_error",
         "        application.kill(log)\n",
-        "",
+        "        pass\n",
         f"{_CLUSTER}::test_an_error_kills_the_application_and_stays_the_error",
     ),
 )

@@ -5,6 +5,7 @@ Everything here may be repeated, by any process, at any time after the commit.
 
 from __future__ import annotations
 
+import functools
 import logging
 import posixpath
 import secrets
@@ -26,6 +27,9 @@ from tidegate.lake.store_protocol import Store
 LATE = 24 * 3600.0
 """Seconds after a commit was placed in which an earlier copy may still complete."""
 
+Clock = Callable[[], float]
+"""Returns the time by the clock that dates the lake's objects, in seconds since the epoch."""
+
 Files = Callable[[int, Commit], Sequence[LakeFile] | None]
 """The files of a commit, by its number and entry, where they are known; else None."""
 
@@ -43,19 +47,19 @@ class Replacement:
     keep: int
     files: tuple[LakeFile, ...]
 
-    def is_due(self, store: Store) -> bool:
+    def is_due(self, store: Store, clock: Clock) -> bool:
         """Return whether the files have been kept long enough."""
-        return not self.keep or _age(store, layout.entry(self.n)) >= self.keep
+        return not self.keep or _age(store, layout.entry(self.n), clock) >= self.keep
 
-    def is_settled(self, store: Store, fold: Fold) -> bool:
+    def is_settled(self, store: Store, fold: Fold, clock: Clock) -> bool:
         """Return whether the files were due a day ago, so that no copy of one is in progress.
 
         A copy may begin until the commit is placed. If the files are kept, or the commit was
         replaced itself and may never be placed, the day begins when they were due.
         """
         if self.keep or self.n not in fold.live:
-            return _age(store, layout.entry(self.n)) >= self.keep + LATE
-        return _age(store, layout.placed(self.n)) >= LATE
+            return _age(store, layout.entry(self.n), clock) >= self.keep + LATE
+        return _age(store, layout.placed(self.n), clock) >= LATE
 
 
 def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: None) -> None:
@@ -92,7 +96,7 @@ def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: 
     if lost:
         raise lost[0]
     if entry.replaces:
-        _delete_replaced(store, ledger, n)
+        _delete_replaced(store, ledger, n, _clock_of(store))
     store.create(layout.placed(n), b"")
     ledger.mark_placed(n)
     faults.point("publish.finalised")
@@ -136,11 +140,12 @@ def roll_forward(
     for n in unfinished:
         logger.warning("commit #%d was not in place; placing its files now", n)
     done = finalise_each(store, ledger, unfinished, failures)
+    clock = _clock_of(store)
     for n in recent_replacements(store, ledger.fold):
         if n in unfinished:
             continue  # finalised just now, or its failure is known
         try:
-            _delete_replaced(store, ledger, n, clear=True)
+            _delete_replaced(store, ledger, n, clock, clear=True)
         except OtherFormat:
             raise
         except TidegateError as refused:
@@ -227,20 +232,22 @@ def _replacements(store: Store, ledger: Ledger, n: int) -> Iterator[Replacement]
         yield Replacement(replacing, entry.keep_replaced, tuple(files))
 
 
-def _delete_replaced(store: Store, ledger: Ledger, n: int, *, clear: bool = False) -> None:
+def _delete_replaced(
+    store: Store, ledger: Ledger, n: int, clock: Clock, *, clear: bool = False
+) -> None:
     """Delete the replaced files that are due, the oldest first.
 
     With `clear`, mark the commits whose files can no longer come back.
     """
     for each in sorted(_replacements(store, ledger, n), key=lambda each: each.n):
-        if not each.is_due(store):
+        if not each.is_due(store, clock):
             clear = False
             continue
         for file in each.files:
             if each.keep:
                 store.delete(file.path)
             _delete(store, file)
-        clear = clear and each.is_settled(store, ledger.fold)
+        clear = clear and each.is_settled(store, ledger.fold, clock)
         if clear:
             store.create(layout.cleared(each.n), b"")
 
@@ -270,10 +277,15 @@ def quarantine_directory() -> str:
     return f"{layout.QUARANTINE}{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}/"
 
 
-def _age(store: Store, path: str) -> float:
+def _age(store: Store, path: str, clock: Clock) -> float:
     """Return how many seconds ago an object was written. Less than 0 if it does not exist."""
     written = store.modified(path)
-    return -1.0 if written is None else store_clock(store) - written
+    return -1.0 if written is None else clock() - written
+
+
+def _clock_of(store: Store) -> Clock:
+    """Return the store's clock, which is asked at most once: it costs three requests."""
+    return functools.cache(lambda: store_clock(store))
 
 
 def store_clock(store: Store) -> float:

@@ -175,13 +175,12 @@ def order_rows(job: EgressJob, rows: DataFrame, inputs: Sequence[FileRows]) -> D
     """
     if not (by := records.order_columns(job)):
         return rows
-    places = [
-        (topic, p)
-        for topic in sorted(job.target)
-        for p in sorted({p for each in inputs for p in each.placed if p is not None})
-    ]
+    placed = {p for each in inputs for p in each.placed}
+    known = sorted(p for p in placed if p is not None)
+    places = [(topic, p) for topic in sorted(job.target) for p in known]
     keeps = job.source.is_lake and job.columns["partition"].strip() == "partition"
-    if keeps and not job.resumed and 0 < len(places) * len(job.source.files) <= MOST_SCANS:
+    may_scan = None not in placed and 0 < len(places) * len(job.source.files) <= MOST_SCANS
+    if keeps and may_scan and not job.resumed:
         rows = reduce(
             DataFrame.union,
             (

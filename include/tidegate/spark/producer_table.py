@@ -87,8 +87,9 @@ def _wanted(job: EgressJob, inputs: Sequence[FileRows]) -> dict[Place, int] | in
     wanted: dict[Place, int] = {}
     for each in inputs:
         for p, (rows, _) in each.placed.items():
-            if p is not None:
-                wanted[topic, p] = wanted.get((topic, p), 0) + rows
+            if p is None:
+                raise NotProven(f"{each.file}: {rows} rows have no partition")
+            wanted[topic, p] = wanted.get((topic, p), 0) + rows
     return wanted
 
 
