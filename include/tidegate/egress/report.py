@@ -9,20 +9,19 @@ from tidegate.core import layout
 from tidegate.core.entries import Commit, Receipt
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import Document
-from tidegate.core.plan import Exclusion, Plan, TargetTopic
+from tidegate.core.plan import Plan, TargetTopic
 from tidegate.egress.status import Waiting, read_source
 from tidegate.lake.deliveries import Delivery
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.client_options import InEffect, effective_settings
 from tidegate.runs.run import EgressRun
+from tidegate.runs.steps import RunReport
 from tidegate.spark.egress_job import SentRows
-
-FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class EgressReport(Document):
+class EgressReport(RunReport):
     """What a run did (contract: the XCom `report`, and `run --json`, of an egress).
 
     `rows` were sent, `duplicates` of them twice. `quarantined` rows lie in the directory with the
@@ -30,15 +29,7 @@ class EgressReport(Document):
     sent nothing.
     """
 
-    format: int = FORMAT
-    pipeline: str
     kind: str
-    run: str
-    run_key: str
-    generation: int
-    plan_id: str
-    lane: str
-    rows: int
     duplicates: int
     quarantined: int
     quarantine: str | None
@@ -47,7 +38,6 @@ class EgressReport(Document):
     receipts: tuple[Receipt, ...]
     proof: str | None
     broken_order: tuple[str, ...]
-    left_out: tuple[Exclusion, ...]
 
 
 @dataclass(frozen=True)

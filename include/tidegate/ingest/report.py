@@ -12,7 +12,7 @@ from tidegate.core.files import Part
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import Document, as_object
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import Exclusion, Plan
+from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
 from tidegate.ingest.status import positions
 from tidegate.lake import attempts
@@ -20,8 +20,7 @@ from tidegate.lake.attempts import Attempt, HoleProof
 from tidegate.lake.plans import Frozen
 from tidegate.runs.client_options import InEffect, effective_settings
 from tidegate.runs.run import OpenRun, Run
-
-FORMAT = 1
+from tidegate.runs.steps import RunReport
 
 Entries = Mapping[int, tuple[int, Commit]]
 """The commits of a run: chunk → number and entry."""
@@ -39,25 +38,16 @@ class CommitReport(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IngestReport(Document):
+class IngestReport(RunReport):
     """The summary of a run (contract: the XCom `report`, and `run --json`).
 
     `covered_by` has, for each chunk that this plan did not commit, the commits that hold its
     offsets. `missing` are the chunks that are not in the lake.
     """
 
-    format: int = FORMAT
-    pipeline: str
-    run: str
-    run_key: str
-    generation: int
-    plan_id: str
-    lane: str
-    rows: int
     commits: tuple[CommitReport, ...]
     covered_by: Mapping[int, tuple[int, ...]]
     missing: tuple[int, ...]
-    left_out: tuple[Exclusion, ...]
 
     def rows_of(self, topic: str) -> int:
         """Return the rows of a topic over all commits."""

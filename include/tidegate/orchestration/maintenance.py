@@ -206,9 +206,8 @@ def _params(context: Context) -> Mapping[str, Any]:
 
 def _report(context: Context, documents: Mapping[str, Document]) -> None:
     forms = {name: each.to_json() for name, each in documents.items()}
-    found = forms
-    if not is_short(found):  # the log has them whole
-        found = {n: numbers_of(each) for n, each in forms.items()}
+    # The log has them whole.
+    found = forms if is_short(forms) else {n: numbers_of(each) for n, each in forms.items()}
     context["ti"].xcom_push("report", found)
     for name, form in forms.items():
         logger.info("%s: %s", name, json.dumps(form))

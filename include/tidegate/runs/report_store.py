@@ -14,10 +14,7 @@ from tidegate.errors import TidegateError
 from tidegate.lake import json_documents
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.run import AnyRun
-from tidegate.runs.steps import AnyReport
-
-FORMAT = 1
-"""The format number of reports."""
+from tidegate.runs.steps import FORMAT, RunReport
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +22,7 @@ logger = logging.getLogger(__name__)
 def keep_report(
     run: AnyRun,
     store: Store,
-    summary: AnyReport,
+    summary: RunReport,
     plan: Plan,
     note: Mapping[str, Any],
     describe: Callable[[], Document],

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from tidegate.core.json_codec import Document
 from tidegate.core.offsets import Offsets
-from tidegate.core.plan import Plan
+from tidegate.core.plan import Exclusion, Plan
 from tidegate.lake.plans import Frozen
 
+FORMAT = 1
+"""The format number of reports."""
 MOST_LISTED = 20
 """Partitions, commits or findings that one message lists; of more it has only the number."""
 
@@ -26,18 +29,22 @@ class Planned:
         return self.frozen.plan
 
 
-class AnyReport(Protocol):
-    """The short report of a run of either kind."""
+@dataclass(frozen=True, kw_only=True)
+class RunReport(Document):
+    """What the short reports of both kinds of pipeline say (contract: the XCom `report`).
 
-    @property
-    def run_key(self) -> str: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
+    `rows` were committed, or sent. `left_out` is what the plan excludes.
+    """
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object."""
+    format: int = FORMAT
+    pipeline: str
+    run: str
+    run_key: str
+    generation: int
+    plan_id: str
+    lane: str
+    rows: int
+    left_out: tuple[Exclusion, ...]
 
 
 class AnyPublished(Protocol):
@@ -48,7 +55,7 @@ class AnyPublished(Protocol):
     @property
     def offsets(self) -> Offsets: ...
     @property
-    def report(self) -> AnyReport: ...
+    def report(self) -> RunReport: ...
     @property
     def new(self) -> tuple[int, ...]: ...
 
