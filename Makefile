@@ -57,7 +57,8 @@ format: setup ## let ruff rewrite the sources
 docs: setup ## the site of docs/ in build/site, without network; a broken link fails
 	@$(BIN)/python tests/tools/command_reference.py > docs/commands.new && mv docs/commands.new docs/commands.md
 	@$(BIN)/python tests/tools/settings_reference.py > docs/settings.new && mv docs/settings.new docs/settings.md
-	@$(BIN)/python tests/tools/ports_reference.py > docs/ports.new && mv docs/ports.new docs/ports.md
+	@$(BIN)/python tests/tools/errors_reference.py > docs/errors.new && mv docs/errors.new docs/errors.md
+	@$(BIN)/python tests/tools/ports_reference.py > docs/ports.new && mv docs/ports.new docs/internals/ports.md
 	@$(BIN)/python tests/tools/json_schemas.py > docs/json.new && mv docs/json.new docs/json-schema.json
 	@$(BIN)/python tests/tools/versions_page.py > docs/versions.new && mv docs/versions.new docs/versions.md
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/site

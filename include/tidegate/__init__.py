@@ -16,6 +16,8 @@ __all__ = ["OffsetRange", "files", "open_lake", "plan", "run", "status"]
 
 
 def __getattr__(name: str) -> Any:
+    # No module directly in this package may have one of these names: its import would take the
+    # place of the function.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     api = import_module("tidegate.api")

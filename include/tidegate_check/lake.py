@@ -1,4 +1,6 @@
-"""Check a pipeline's directory in a lake against docs/storage.md. Imports nothing of Tidegate.
+"""Check a pipeline's directory in a lake against docs/internals/storage.md.
+
+Imports nothing of Tidegate.
 
     python include/tidegate_check/lake.py LAKE/PIPELINE [--json]
 

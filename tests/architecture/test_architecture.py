@@ -1,4 +1,4 @@
-"""The packages of docs/architecture.md: who may import whom, size and names of files."""
+"""The packages of docs/internals/architecture.md: who may import whom, size and names of files."""
 
 import ast
 import os

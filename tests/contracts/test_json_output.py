@@ -165,11 +165,15 @@ def test_status_json(spec, store, monkeypatch):
         "problems": [
             {
                 "topic": "flights", "partition": 0, "reason": "expired", "start": 12, "end": 14,
-                "offsets": 2, "fix": "set `on_expired: skip` to record the gap and go on",
+                "offsets": 2,
+                "fix": "`tidegate offsets set flights flights 0 14 --reason …` gives up "
+                "these offsets; `on_expired: skip` gives up all that expire, also later",
             },
             {
                 "topic": "flights", "partition": 12, "reason": "expired", "start": 0, "end": 1,
-                "offsets": 1, "fix": "set `on_expired: skip` to record the gap and go on",
+                "offsets": 1,
+                "fix": "`tidegate offsets set flights flights 12 1 --reason …` gives up "
+                "these offsets; `on_expired: skip` gives up all that expire, also later",
             },
             {
                 "topic": "flights", "partition": 0, "reason": "open transaction", "offsets": 5,
@@ -336,7 +340,9 @@ def test_explain_json(spec, monkeypatch):
         "left_out": [
             {
                 "topic": "flights", "partition": 11, "reason": "expired", "start": 5, "end": 9,
-                "offsets": 4, "fix": "set `on_expired: skip` to record the gap and go on",
+                "offsets": 4,
+                "fix": "`tidegate offsets set flights flights 11 9 --reason …` gives up "
+                "these offsets; `on_expired: skip` gives up all that expire, also later",
             }
         ],
         "settings": SETTINGS,

@@ -47,7 +47,9 @@ STATUS = {
     "problems": [
         {
             "topic": "flights", "partition": 11, "reason": "expired", "start": 40, "end": 90,
-            "offsets": 50, "fix": "set `on_expired: skip` to record the gap and go on",
+            "offsets": 50,
+            "fix": "`tidegate offsets set flights flights 11 90 --reason …` gives up "
+            "these offsets; `on_expired: skip` gives up all that expire, also later",
         },
         {
             "topic": "refunds", "partition": None, "reason": "the topic was recreated",
@@ -184,7 +186,9 @@ EXPLAINED = {
     "left_out": [
         {
             "topic": "flights", "partition": 2, "reason": "expired", "start": 40, "end": 90,
-            "offsets": 50, "fix": "set `on_expired: skip` to record the gap and go on",
+            "offsets": 50,
+            "fix": "`tidegate offsets set flights flights 2 90 --reason …` gives up "
+            "these offsets; `on_expired: skip` gives up all that expire, also later",
         }
     ],
     "settings": {

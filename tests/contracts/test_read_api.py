@@ -174,6 +174,6 @@ def test_the_snippet_of_the_page(store: LocalStore, capsys: pytest.CaptureFixtur
 
 
 def test_the_snippet_of_the_how_to(store: LocalStore, capsys: pytest.CaptureFixture[str]) -> None:
-    snippet, _ = fenced(page("docs/how-to/query-the-lake.md"), "python")
+    snippet, _ = fenced(page("docs/how-to/analysts.md"), "python")
     exec(snippet.replace("my_flights", "p"), {})
     assert capsys.readouterr().out == "[('id-t', 10)]\n"

@@ -1,4 +1,4 @@
-"""The report of a run: beside the ledger, exactly as docs/storage.md says."""
+"""The report of a run: beside the ledger, exactly as docs/internals/storage.md says."""
 
 import json
 from dataclasses import replace

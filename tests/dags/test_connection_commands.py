@@ -109,7 +109,5 @@ def test_a_page_that_exports_a_connection_shows_how_airflow_stores_it() -> None:
     for page in DOCS:
         if names := {name.lower() for name, _ in EXPORTED.findall(page.read_text())}:
             asking[named(page)] = names & {connection_id for connection_id, _ in in_examples(page)}
-    assert {"README.md", "docs/how-to/secured-cluster.md", "docs/how-to/send-lake.md"} <= set(
-        asking
-    )
+    assert {"README.md", "docs/how-to/secured-cluster.md", "docs/how-to/send.md"} <= set(asking)
     assert [name for name, both in asking.items() if not both] == []

@@ -182,7 +182,7 @@ def test_what_needs_a_hand_has_its_way_out(
     marks = {0: Watermarks(2_600, 2_700, 2_700)}
     survey.return_value = Survey(CLUSTER, {TOPIC: TopicIdentity(TOPIC_ID, {0: 0})}, {TOPIC: marks})
     text = " ".join(ann.get("/tidegate/").text.split())
-    assert "flights-0: expired: [2,500, 2,600), 100 offsets: set `on_expired: skip`" in text
+    assert "flights-0: expired: [2,500, 2,600), 100 offsets: `tidegate offsets set" in text
 
 
 def test_nothing_comes_from_elsewhere(ann: TestClient, flights: str, survey: mock.Mock) -> None:

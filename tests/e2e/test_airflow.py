@@ -150,12 +150,12 @@ def test_a_second_demo_finds_nothing_new(flights: Path) -> None:
 
 
 def test_a_run_triggered_by_rest(flights: Path) -> None:
-    """The requests of docs/how-to/first-pipeline.md and backfill.md, with the demo's pipeline for
+    """The requests of docs/how-to/own-kafka.md and past-data.md, with the demo's pipeline for
     the reader's.
     """
-    (block,) = (each for each in fenced(page("docs/how-to/first-pipeline.md"), "sh")
+    (block,) = (each for each in fenced(page("docs/how-to/own-kafka.md"), "sh")
                 if "curl" in each)  # fmt: skip
-    (backfill,) = (each for each in fenced(page("docs/how-to/backfill.md"), "sh")
+    (backfill,) = (each for each in fenced(page("docs/how-to/past-data.md"), "sh")
                    if "curl" in each)  # fmt: skip
     backfill = backfill.replace("03-01T", "03-08T")  # one interval
     requests = block[block.index("TOKEN=") :].replace("orders-1", "by-rest") + backfill

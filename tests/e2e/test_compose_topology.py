@@ -88,10 +88,10 @@ def test_from_up_to_rows_in_the_lake(topology: Topology) -> None:
 
 
 def _backfill_of_the_page(topology: Topology, api: AirflowApi) -> None:
-    """Run the command of docs/how-to/backfill.md for one interval, where `airflow` has the
+    """Run the command of docs/how-to/past-data.md for one interval, where `airflow` has the
     scheduler's settings.
     """
-    (command,) = fenced(page("docs/how-to/backfill.md"), "")
+    (command,) = fenced(page("docs/how-to/past-data.md"), "")
     command = command.replace("tidegate__orders", "tidegate__flights")
     command = command.replace("2026-03-08", "2026-03-01")
     done = subprocess.run(

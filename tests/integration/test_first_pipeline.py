@@ -8,7 +8,7 @@ from support.cli_user import Terminal
 from support.doc_pages import PROJECT, command_lines, fenced, page
 from tidegate_local.kafka import Broker
 
-HOW_TO = page("docs/how-to/first-pipeline.md")
+HOW_TO = page("docs/how-to/own-kafka.md")
 
 
 def test_the_first_pipeline(broker: Broker, tmp_path: Path) -> None:

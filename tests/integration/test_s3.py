@@ -107,7 +107,7 @@ def test_everything_a_topic_can_hold(
     assert found["differences"] == 0
     assert found["against_kafka"]["rows"] == filled.visible.total()
 
-    page = (DOCS / "how-to/query-the-lake.md").read_text()
+    page = (DOCS / "how-to/analysts.md").read_text()
     (example,) = re.findall(r"```python\n([^`]*pyarrow\.dataset[^`]*)```", page)
     example = example.replace("s3://bucket/lake/orders", f"{lake}/bucket")
     example_run = subprocess.run(

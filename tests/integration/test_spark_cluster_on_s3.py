@@ -23,7 +23,7 @@ from support import (
     topic_records,
 )
 from support.cli_user import Terminal
-from support.doc_pages import command_lines, fenced, page
+from support.doc_pages import fenced, page
 from support.process_list import CommandLines
 from support.secured_broker import SecuredBroker
 from support.spark_cluster import Cluster
@@ -138,16 +138,14 @@ def test_a_whole_run_both_ways(
 
 
 @pytest.mark.slow
-def test_the_settings_of_the_readme(
+def test_the_settings_of_the_page(
     spark: Cluster, s3: Server, secured: SecuredBroker, tmp_path: Path, lake: str
 ) -> None:
-    """README's variables and its first pipeline, with addresses, user, password and certificate of
-    the tests' servers: SASL_SSL, a Spark master and a bucket. Its commands run.
+    """The variables of docs/how-to/install.md and README's pipeline, with addresses, user, password
+    and certificate of the tests' servers: SASL_SSL, a Spark master and a bucket.
     """
-    readme = page("README.md")
-    (settings,) = (block for block in fenced(readme, "") if block.startswith("export"))
-    (master,) = (line for line in settings.splitlines() if "SPARK_DEFAULT" in line)
-    assert f"{master}\n" in fenced(page("docs/how-to/install.md"), "sh")
+    blocks = fenced(page("docs/how-to/install.md"), "sh")
+    (settings,) = (block for block in blocks if block.startswith("export TIDEGATE_LAKE"))
     here = {
         "s3://bucket/lake": lake,
         "broker:9093": secured.address("LOGIN"),
@@ -164,15 +162,14 @@ def test_the_settings_of_the_readme(
     given = dict(each.split("=", 1) for each in asked.stdout.decode().split("\0") if each)
     exported = {name: given[name] for name in re.findall(r"^export (\w+)", settings, re.MULTILINE)}
 
-    topic_records.numbers(secured.admin, "flights", 500)
+    topic_records.numbers(secured.admin, "orders", 500)
     environ = {**s3.environment, **spark.environment, **exported}
     terminal = Terminal(tmp_path, "", environ=environ)
     terminal.pipelines.mkdir()
-    (terminal.pipelines / "my_flights.yaml").write_text(fenced(readme, "yaml")[0])
-    (commands,) = (block for block in fenced(readme, "") if ".venv/bin/tidegate run" in block)
-    for words in command_lines(f"```\n{commands}```"):
+    (terminal.pipelines / "orders.yaml").write_text(fenced(page("README.md"), "yaml")[0])
+    for words in (("run", "orders"), ("verify", "orders", "--against-kafka")):
         terminal.run(*words)
-    oracle_client.agree(secured.admin, lake, "my_flights", ["flights"], environ=s3.environment)
+    oracle_client.agree(secured.admin, lake, "orders", ["orders"], environ=s3.environment)
     written = b"".join(file.read_bytes() for file in spark.home.rglob("*") if file.is_file())
     assert secured_broker.PASSWORD.encode() not in written
 

@@ -338,7 +338,7 @@ MUTANTS = (
     ),
     Mutant(
         "a sender that is alive is not released",
-        "release.release_claim",
+        "_refuse_living_sender",
         "    if is_alive(claim.sender, claim.attempt):\n",
         "    if False:\n",
         "tests/unit/egress/test_egress_release.py::test_a_sender_that_is_alive_is_not_released",

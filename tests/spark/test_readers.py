@@ -1,4 +1,4 @@
-"""The readers that docs/how-to/query-the-lake.md names, on a lake with hard names and any bytes."""
+"""The readers that docs/how-to/analysts.md names, on a lake with hard names and any bytes."""
 
 import re
 from datetime import UTC, date, datetime
@@ -20,7 +20,7 @@ from tidegate.lake import footers
 READERS = {
     reader: (expression, kind)
     for reader, expression, kind in re.findall(
-        r"^\| ([^|`]+) \| `(.*)` \| (.+) \|$", page("docs/how-to/query-the-lake.md"), re.MULTILINE
+        r"^\| ([^|`]+) \| `(.*)` \| (.+) \|$", page("docs/how-to/analysts.md"), re.MULTILINE
     )
 }
 TOPICS = ["_hidden", ".hidden", "a.b-C_d", "x" * 249, "123", "null"]

@@ -11,8 +11,22 @@ FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
 def page(name: str) -> str:
-    """Return the text of a page, by its path in the project."""
-    return (PROJECT / name).read_text()
+    """Return the text of a page, by its path in the project, or of a section: `page.md#heading`.
+
+    A section ends at the next heading of its level.
+    """
+    path, _, section = name.partition("#")
+    text = (PROJECT / path).read_text()
+    if not section:
+        return text
+    parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    (found,) = (part for part in parts if anchor(part.partition("\n")[0].lstrip("# ")) == section)
+    return found
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor of a heading, as code forges make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def fenced(text: str, language: str) -> list[str]:

@@ -50,7 +50,7 @@ END = """\
 
 With Spark's own settings ten chunks peaked at 358 MB, and 100 chunks of 10,000 records ran out of \
 memory at the 30th. RSS is what the JVM has taken of its 1 GB, garbage included. Why: \
-[large backlogs](how-to/large-backlog.md). Requests to S3: \
+[large backlogs](how-to/past-data.md#large-backlogs). Requests to S3: \
 [requests per run](how-to/s3.md#requests-per-run).
 """
 

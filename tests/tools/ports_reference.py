@@ -1,4 +1,4 @@
-"""Print the ports of the heart, as their Protocols declare them: the page docs/ports.md."""
+"""Print the ports of the heart, as their Protocols declare them: docs/internals/ports.md."""
 
 from __future__ import annotations
 

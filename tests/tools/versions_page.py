@@ -21,7 +21,7 @@ What was tried with which versions. `make test-matrix` tries a row and keeps its
 is generated from the results. A row that has none says so. What is pinned, and tested by all \
 other tests: Spark 4.0.4, Airflow 3.3.2, Python 3.11, Java 17, Kafka 4.3.1. Brokers: \
 [Kafka brokers](how-to/install.md#kafka-brokers). Why these: \
-[decision](adr/0033-versions.md).
+[decision](internals/adr/0018-spark-versions-and-cluster-mode.md).
 """
 SPARK = """\
 ## Spark

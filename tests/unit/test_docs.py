@@ -1,6 +1,5 @@
 """The docs say what is there: names, keys, options, links, files and examples."""
 
-import inspect
 import json
 import re
 import tomllib
@@ -12,7 +11,7 @@ import pytest
 
 from support import old_broker
 from support.cases import each_of
-from support.doc_pages import DOCS, FENCED, PROJECT, fenced, named, page
+from support.doc_pages import DOCS, FENCED, PROJECT, anchor, fenced, named, page
 from tidegate import errors, faults
 from tidegate.broker import delegation_token
 from tidegate.core import canonical, columns, layout, value_texts
@@ -27,14 +26,20 @@ from tidegate.pipelines.spec import Columns, Egress, Ingest, Source, Spark, Star
 from tools import (
     benchmarks_page,
     command_reference,
+    errors_reference,
     ports_reference,
     settings_reference,
     versions_page,
 )
 
-README, CONFIGURATION, STORAGE, JSON, ERRORS = map(
+README, CONFIGURATION, STORAGE, JSON = map(
     page,
-    ("README.md", "docs/configuration.md", "docs/storage.md", "docs/json.md", "docs/errors.md"),
+    (
+        "README.md",
+        "docs/configuration.md",
+        "docs/internals/storage.md",
+        "docs/json.md",
+    ),
 )
 RUN_KEY = layout.run_key("tidegate__flights", "demo-1")
 
@@ -55,21 +60,22 @@ def egress_keys() -> Iterator[str]:
 def anchors(text: str) -> set[str]:
     """Return the anchors of a page's headings, as code forges make them."""
     headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return set(map(anchor, headings))
 
 
 def test_the_table_of_texts_is_that_of_the_code() -> None:
     assert value_texts.table_page() in CONFIGURATION
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, cls in inspect.getmembers(errors, inspect.isclass)
-             if issubclass(cls, errors.TidegateError)]
-)  # fmt: skip
-def test_every_error_has_its_way_out(name: str) -> None:
-    """A row of its own in the table of errors, with the exit code of its class."""
-    (row,) = re.findall(rf"^\| `{name}` \|.*$", ERRORS, re.MULTILINE)
-    assert row.endswith(f"| {getattr(errors, name).exit_code} |")
+def test_the_page_of_errors_is_up_to_date() -> None:
+    """It is generated: `.venv/bin/python tests/tools/errors_reference.py > docs/errors.md`."""
+    assert page("docs/errors.md") == errors_reference.text()
+
+
+@each_of(errors_reference.classes())
+def test_every_error_has_its_way_out(cls: type[errors.TidegateError]) -> None:
+    """Its own one: a class inherits none."""
+    assert vars(cls).get("fix", "").endswith(".")
 
 
 def test_the_page_of_delegation_tokens_names_every_setting() -> None:
@@ -90,15 +96,6 @@ def test_the_page_of_delegation_tokens_names_every_setting() -> None:
     named_ |= {f"ssl.{of}store.{part}" for of in ("key", "trust") for part in ("location", "type")}
     named_ |= {"spark.kafka.clusters.<id>.*", "spark.security.credentials.kafka.enabled"}
     assert {name for name in named_ if f"`{name}`" not in text} == set()
-
-
-def test_every_error_of_the_local_stack_is_named() -> None:
-    """Those that are defined beside the code that raises them."""
-    sources = (path.read_text() for path in (PROJECT / "include").rglob("*.py"))
-    defined = re.compile(r"^class (\w+)\((?:TidegateError|Transient)\)", re.MULTILINE)
-    found = {name for text in sources for name in defined.findall(text)}
-    assert "PortTaken" in found
-    assert {name for name in found if f"`{name}`" not in ERRORS} == set()
 
 
 @pytest.mark.parametrize(
@@ -135,8 +132,8 @@ def test_the_reference_of_settings_is_up_to_date() -> None:
 
 
 def test_the_page_of_ports():
-    """It is generated: `.venv/bin/python tests/tools/ports_reference.py > docs/ports.md`."""
-    assert page("docs/ports.md") == ports_reference.text()
+    """`tests/tools/ports_reference.py` prints it."""
+    assert page("docs/internals/ports.md") == ports_reference.text()
 
 
 def test_the_page_of_versions_is_up_to_date() -> None:
@@ -177,10 +174,10 @@ def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", path.read_text())):
         if "://" in target:
             continue
-        name, _, anchor = target.partition("#")
+        name, _, heading = target.partition("#")
         file = path.parent / name if name else path
         assert file.exists(), target
-        assert not anchor or anchor in anchors(file.read_text()), target
+        assert not heading or heading in anchors(file.read_text()), target
 
 
 @each_of(DOCS, named)
@@ -195,7 +192,7 @@ def test_files_that_are_named_exist(path: Path) -> None:
 
 def test_every_scenario_of_spark_has_its_test() -> None:
     """Each row of the page of conformance that has a result; and every test of the directory."""
-    text = page("docs/conformance.md")
+    text = page("docs/internals/conformance.md")
     rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", text, re.MULTILINE)
     scenarios = [row for row in rows if row[0] not in ("Scenario", "Behaviour", "---")]
     assert len(scenarios) > 40
@@ -224,7 +221,7 @@ def test_fault_points_are_listed() -> None:
     sources = [path.read_text() for path in (PROJECT / "include").rglob("*.py")]
     calls = [call for text in sources for call in re.findall(r"faults\.point\((.*)\)", text)]
     passed = {name for call in calls for name in re.findall(r'"([\w.]+)"', call)}
-    chapter = page("docs/fault-points.md")
+    chapter = page("docs/internals/fault-points.md")
     assert set(re.findall(r"^\| `([\w.]+)` \|", chapter, re.MULTILINE)) == passed
     assert faults.VARIABLE in chapter
 
@@ -236,17 +233,17 @@ def test_every_package_has_its_reason() -> None:
     given = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     ranges = sum(given["optional-dependencies"].values(), given["dependencies"])
     packages |= {m[0] for each in ranges if (m := re.match(r"[\w-]+", each))} - {"tidegate"}
-    adr = page("docs/adr/0002-dependencies.md")
+    adr = page("docs/internals/adr/0002-dependencies.md")
     assert set(re.findall(r"^\| `([\w-]+)` \|", adr, re.MULTILINE)) == packages
 
 
-@each_of(sorted(PROJECT.glob("docs/adr/0*.md")), named)
+@each_of(sorted(PROJECT.glob("docs/internals/adr/0*.md")), named)
 def test_a_decision_says_when_it_is_violated(path: Path) -> None:
     *_, last = path.read_text().strip().splitlines()
     assert last.startswith("**A change violates this when")
 
 
-# The examples of docs/storage.md and docs/json.md, read by the code
+# The examples of docs/internals/storage.md and docs/json.md, read by the code
 
 
 def example(heading: str, number: int = 0, page: str = STORAGE) -> Any:

@@ -27,7 +27,8 @@ from tools import command_reference
 
 def test_every_snippet_has_a_test() -> None:
     """Queries and programs are run one by one: a new one needs a test of its own."""
-    pages = [path for path in DOCS if named(path) not in snippets.PAGES]  # these have a table
+    listed = {name.partition("#")[0] for name in snippets.PAGES}  # these have a table
+    pages = [path for path in DOCS if named(path) not in listed]
     found = {(kind, named(path)) for path in pages for kind, _ in FENCED.findall(path.read_text())}
     checked = {"sh", "yaml", "json", "console"} | {"", "text"}  # the last two: pictures, output
     assert {(kind, name) for kind, name in found if kind not in checked} == {
@@ -148,7 +149,7 @@ def data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("data_file")
 def test_a_header_as_a_column() -> None:
     """Null for the record without headers."""
-    _, query, *_ = fenced(page("docs/how-to/query-the-lake.md"), "sql")
+    _, query, *_ = fenced(page("docs/how-to/analysts.md"), "sql")
     with duckdb.connect() as db:
         found = {offset: source for offset, _, source in db.execute(query).fetchall()}
     assert found == {0: "nycflights13", 1: "nycflights13", 2: None, 3: "nycflights13"}
@@ -158,7 +159,7 @@ def test_a_query_by_the_ledger(data_file: Path) -> None:
     """By the paths of `tidegate files --json`."""
     path = str(data_file.resolve())
     Path("files.json").write_text(json.dumps([{"path": path, "topic_id": "id", "rows": 4}]))
-    *_, count, topic_ids = fenced(page("docs/how-to/query-the-lake.md"), "sql")
+    *_, count, topic_ids = fenced(page("docs/how-to/analysts.md"), "sql")
     with duckdb.connect() as db:
         assert db.execute(count).fetchall() == [(4,)]
         rows = db.execute(topic_ids).fetchall()
@@ -171,7 +172,7 @@ def test_a_query_of_values_that_are_not_json(data_file: Path) -> None:
     values = [b'{"carrier":"AA"}', b"\xff", b"no JSON", None]
     table = table.set_column(1, "value", pyarrow.array(values, pyarrow.binary()))
     pyarrow.parquet.write_table(table, data_file)
-    query, *_ = fenced(page("docs/how-to/query-the-lake.md"), "sql")
+    query, *_ = fenced(page("docs/how-to/analysts.md"), "sql")
     with duckdb.connect() as db:
         assert db.execute(query).fetchall() == [("AA",), (None,), (None,), (None,)]
 
@@ -183,6 +184,6 @@ def test_a_query_of_the_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     row = {"file": "a.json", "row": 1, "reason": "too large", "text": "not json"}
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), directory / "part-0.parquet")
     monkeypatch.chdir(tmp_path)
-    (query,) = fenced(page("docs/how-to/quarantine.md"), "sql")
+    (query,) = fenced(page("docs/runbook.md"), "sql")
     with duckdb.connect() as db:
         assert db.execute(query).fetchall() == [("a.json", 1, "too large", "not json")]

@@ -56,6 +56,8 @@ class AwsIam(Mechanism):
 class _SignedTokens(TokenProvider):
     """Tokens that Amazon's own package signs."""
 
+    # kafka-python's own mechanism is not used: of the variables for the region it reads
+    # `AWS_DEFAULT_REGION` alone, and without a region it seems that a broker does not answer.
     def obtain_token(self) -> tuple[str, float]:
         region = _region(self.given) or ""
         package, module = _SIGNER

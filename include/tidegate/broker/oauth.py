@@ -163,6 +163,8 @@ def trust_token_endpoint(given: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def _ca_name(given: Mapping[str, Any]) -> str:
+    # Before the system's CAs comes that of the connection: brokers and a team's own token endpoint
+    # usually have one private CA.
     return "https.ca" if any(name in given for name in _CA) else "ssl.ca"
 
 
@@ -198,6 +200,7 @@ class TokenProvider:
         from kafka.net.sasl.oauth import AbstractTokenProvider
 
         AbstractTokenProvider.register(TokenProvider)
+        # Without a token kafka-python would try for 8 seconds, and say that no broker answered.
         self.token()
         return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": self}
 

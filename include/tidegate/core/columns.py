@@ -1,4 +1,4 @@
-"""The columns of data files: writers, readers, checks and docs/storage.md derive from them."""
+"""The columns of data files. Writers, readers, checks and the page of formats derive from them."""
 
 from __future__ import annotations
 

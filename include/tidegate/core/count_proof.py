@@ -3,7 +3,7 @@
 An idempotent producer numbers its records in each partition, and the broker takes each number once
 and none out of turn. So the last number of a producer that did not exist before says how many of
 its records are in the log. This holds only under conditions, which are checked here. Without them
-the target is read back. docs/adr/0043-proof-by-counts.md has the reasons.
+the target is read back. docs/internals/adr/0009-proof-of-delivery.md has the reasons.
 """
 
 from __future__ import annotations

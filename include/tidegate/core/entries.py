@@ -1,4 +1,4 @@
-"""The ledger's entries. Their JSON is a public contract (docs/storage.md).
+"""The ledger's entries. Their JSON is a public contract (docs/internals/storage.md).
 
 Entries are numbered from 1. Each is created if absent and never changed.
 """

@@ -1,4 +1,4 @@
-"""Judge: whether an entry may be added to the ledger (the table in docs/architecture.md)."""
+"""Judge: whether an entry may be added to the ledger (table: docs/internals/architecture.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths in a pipeline's directory of the lake (docs/storage.md).
+"""Paths in a pipeline's directory of the lake (docs/internals/storage.md).
 
 All are relative to `<lake>/<pipeline>/`, with forward slashes.
 """

@@ -28,6 +28,7 @@ digest is: a text may be longer than a name can be, hold what no name can, or wh
 locale writes as `?`; or be what Hive writes for null."""
 
 _TIMES = frozenset(("timestamp", "timestamp_ntz"))
+# There are no `bucket` and `truncate`, because readers of plain directories cannot use them.
 _TYPES: Mapping[str, frozenset[str]] = {
     "month": _TIMES | {"date"},
     "day": _TIMES | {"date"},
@@ -82,6 +83,8 @@ class PartitionField(NamedTuple):
     @property
     def directory(self) -> str:
         """The name of its directories, before the `=`: no column has it."""
+        # Engines put a directory's text in place of a column of its name, with a type that they
+        # guess: `007` becomes 7.
         return f"{self.column}_{_SUFFIXES.get(self.transform, self.transform)}"
 
 

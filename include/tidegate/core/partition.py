@@ -46,13 +46,14 @@ FIXES = {
     Reason.VANISHED: "look at the broker: partitions are never removed by design",
     Reason.TRUNCATED: "the broker lost records that the lake has; see `truncated` in "
     "docs/runbook.md",
-    Reason.EXPIRED: "set `on_expired: skip` to record the gap and go on",
+    Reason.EXPIRED: "`tidegate offsets set {pipeline} {topic} {partition} {end} --reason …` gives "
+    "up these offsets; `on_expired: skip` gives up all that expire, also later",
     Reason.UNREADABLE: "a producer writes timestamps that are no milliseconds; set "
     "`on_unreadable: gap` to give up these offsets and go on behind them",
     Reason.HANGING: "no record behind it is read until it ends: `kafka-transactions.sh "
     "find-hanging`, then `abort`",
 }
-"""What to do, with `{pipeline}` and `{topic}` to fill in."""
+"""What to do, with the pipeline, the topic, the partition and its numbers to fill in."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,8 @@ def fix_for(reader: Reader, excluded: LeftOut) -> str:
             "create it (`kafka-topics.sh --create --topic {topic} …`), grant DESCRIBE on it, or "
             f"correct `{reader.key_of_topics}`"
         )
-    return text.format(pipeline=reader.name, topic=excluded.topic)
+    where = {"pipeline": reader.name, "topic": excluded.topic, "partition": excluded.partition}
+    return text.format_map({**excluded.numbers, **where})
 
 
 def is_skipped(reader: Reader, excluded: LeftOut) -> bool:

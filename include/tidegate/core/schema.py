@@ -1,4 +1,8 @@
-"""Columns and their types, as Spark's DDL writes them: parsing, printing, and allowed changes."""
+"""Columns and their types, as Spark's DDL writes them: parsing, printing, and allowed changes.
+
+DDL is read here because `validate` and Airflow have no JVM. Spark is given what is printed here,
+but for the `source.columns` of Parquet files, which it reads as they are written.
+"""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _run(check: Check) -> list[Line]:
         what, _, fix = str(error).partition("; ")
         if "\n" in str(error):
             what, fix = str(error), "correct what is listed"
-        fix = fix or f"see {type(error).__name__} in docs/errors.md"
+        fix = fix or error.fix
         lines.append(failure(check.name, what, fix))
     except Exception as error:
         logger.exception("%s: the check itself failed", check.name)

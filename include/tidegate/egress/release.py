@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tidegate.core.entries import Gap, Release
+from tidegate.core.entries import Claim, Gap, Release
 from tidegate.core.json_codec import Document
 from tidegate.core.judge import Lost
 from tidegate.egress.lake_source import open_source_lake, read_unsent
@@ -64,42 +65,19 @@ def release_claim(
     machine, or is seen to run elsewhere.
     """
     ledger = Ledger(store, spec.name)
-    claims = ledger.fold.egress.claims
-    if plan_id is None and len(claims) == 1:
-        (plan_id,) = claims
-    if plan_id not in claims:
-        raise NotClaimed(
-            f"pipeline {spec.name!r} has no open claim"
-            + (f" of plan {plan_id}" if plan_id else " to choose")
-            + f"; open: {', '.join(claims) or 'none'}",
-            open=list(claims),
-        )
-    claim = claims[plan_id]
-    if is_alive(claim.sender, claim.attempt):
-        raise SenderAlive(
-            f"plan {plan_id}: its sender, process {claim.sender['pid']} of this machine, or its "
-            "Spark driver, is alive: what it sends from now on would be sent again, or never be "
-            "committed. Wait until it has ended, or end it first; then release",
-            sender=dict(claim.sender),
-            plan_id=plan_id,
-        )
-    application = claim.sender.get("application")
-    if application and (found := engine.running(application)):
-        raise SenderAlive(
-            f"plan {plan_id}: {', '.join(found)} is not seen to have ended: what it sends from now "
-            "on would be sent again, or never be committed. End it first; then release",
-            sender=dict(claim.sender),
-            plan_id=plan_id,
-        )
+    plan_id = _choose_plan(spec, plan_id, ledger.fold.egress.claims)
+    claim = ledger.fold.egress.claims[plan_id]
+    _refuse_living_sender(claim, plan_id, engine)
     attempt = Attempt(plan_id, 0, claim.attempt)
     if how == "resend" and store.size(attempt.manifest_path) is not None:
         raise NotClaimed(
             f"plan {plan_id}: attempt {claim.attempt} has sent all of it, and only its commit is "
             "missing. Repeat the run, or clear its task that publishes. `--how declare-sent` also "
             "counts it as sent, and `tidegate replay` sends it again after that",
-            open=list(claims),
+            open=list(ledger.fold.egress.claims),
         )
-    if application:  # a driver that has not read its job never will
+    if application := claim.sender.get("application"):
+        # A driver that has not read its job never will.
         engine.withdraw(application, attempt, store)
     outcome = ledger.append(Release(plan_id, claim.attempt, how, reason), run=run)
     if isinstance(outcome, Lost):
@@ -110,6 +88,41 @@ def release_claim(
         how=how,
         files=tuple(file.name for file in claim.files),
     )
+
+
+def _choose_plan(spec: EgressSpec, plan_id: str | None, claims: Mapping[str, Claim]) -> str:
+    """Return the plan whose claim is meant: the given one, or that of the only open claim."""
+    if plan_id is None and len(claims) == 1:
+        (plan_id,) = claims
+    if plan_id is None or plan_id not in claims:
+        raise NotClaimed(
+            f"pipeline {spec.name!r} has no open claim"
+            + (f" of plan {plan_id}" if plan_id else " to choose")
+            + f"; open: {', '.join(claims) or 'none'}",
+            open=list(claims),
+        )
+    return plan_id
+
+
+def _refuse_living_sender(claim: Claim, plan_id: str, engine: Engine) -> None:
+    """Raise SenderAlive if what the claim's sender sends from now on could be sent again."""
+    sender = dict(claim.sender)
+    if is_alive(claim.sender, claim.attempt):
+        raise SenderAlive(
+            f"plan {plan_id}: its sender, process {sender['pid']} of this machine, or its "
+            "Spark driver, is alive: what it sends from now on would be sent again, or never be "
+            "committed. Wait until it has ended, or end it first; then release",
+            sender=sender,
+            plan_id=plan_id,
+        )
+    application = claim.sender.get("application")
+    if application and (found := engine.running(application)):
+        raise SenderAlive(
+            f"plan {plan_id}: {', '.join(found)} is not seen to have ended: what it sends from now "
+            "on would be sent again, or never be committed. End it first; then release",
+            sender=sender,
+            plan_id=plan_id,
+        )
 
 
 def declare_late(

@@ -58,7 +58,8 @@ def is_dead(
     In the sender's pid namespace the proof is that neither its process nor any that names the
     attempt is running. A driver whose parent has just died has `patience` seconds to end. From
     anywhere else, another container or another boot included, Airflow's state of the task decides:
-    that of the task's own deployment. A sender without a task is not proven dead there.
+    that of the task's own deployment. A sender without a task is not proven dead there. Another
+    boot is no proof: a container that moves to another node keeps host name and machine id.
     One with an application is never proven dead by this: `takeover` can.
     """
     if "application" in sender or not has_ended(sender, attempt, task_ended):

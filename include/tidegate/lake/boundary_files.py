@@ -44,6 +44,8 @@ def neighbouring_boundaries(store: Store, topic_id: str, timestamp: int) -> Neig
 
 def freeze_boundary(store: Store, made: Boundary) -> bool:
     """Create a boundary. False if another one stands there already, which then counts."""
+    # Two that are frozen at the same time do not see each other and may cross: then one window is
+    # empty and two overlap. Each offset is still once in the lake, and none is left out.
     data = canonical.encode({"format": FORMAT, **made.to_json()})
     path = layout.boundary(made.topic_id, made.moment)
     # By its meaning: a copy that was restored, or a later release, may have other bytes.

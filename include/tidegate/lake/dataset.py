@@ -24,7 +24,7 @@ from tidegate.lake.store_protocol import Store
 OF_THE_PLACE = (*footers.FROM_THE_LEDGER, pyarrow.field("window_date", pyarrow.date32()))
 """The columns that the ledger and the names of the files have."""
 SCHEMA = pyarrow.schema([*footers.SCHEMA, *OF_THE_PLACE])
-"""The columns of a lake that is not decoded: those of the data files (docs/storage.md) first."""
+"""The columns of a lake that is not decoded: first those of the data files."""
 
 
 class Lake:
@@ -240,6 +240,8 @@ def _refuse_deleted(store: Store, paths: list[str]) -> None:
 
 def _values(file: CommittedFile, window_date: str | None) -> dataset.Expression:
     """Return what is so of all rows of a file."""
+    # The values are the ledger's, and not those of the path that is read: a file that is not placed
+    # yet has another path.
     topic = dataset.field("topic") == file["topic"]
     known = topic & (dataset.field("topic_id") == file["topic_id"])
     if window_date is None:
@@ -249,6 +251,8 @@ def _values(file: CommittedFile, window_date: str | None) -> dataset.Expression:
 
 def _filesystem(store: Store) -> tuple[fs.FileSystem, str]:
     """Return PyArrow's file system of a store, and the path of the store in it."""
+    # It is PyArrow's own client of the store: over Tidegate's, each file would be read through
+    # Python, under one lock.
     if isinstance(store, LocalStore):
         return fs.LocalFileSystem(), str(store.root)
     return buckets_of(store.url).arrow(store.url)

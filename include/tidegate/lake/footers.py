@@ -117,6 +117,8 @@ def read_data_file(
 
 def footer_digest(store: Store, listed: Listed) -> str:
     """Return the SHA-256 of a file's footer. AttemptWrong if it has none."""
+    # A digest of the whole file would read every byte of a commit again. This one does not cover
+    # the pages: `verify` finds a flipped byte by their checksums.
     with _as_wrong(store, listed.path):
         tail = _tail(store, listed)
         return canonical.digest(tail[-_metadata_length(tail) :])

@@ -51,6 +51,8 @@ def gather_work(
     again: they are never changed. What is read is added to it.
     """
     chunks = chunks_of(fold, plan)
+    # Attempts are found by a listing of staging, which is empty when all is placed and swept. On a
+    # disk a listing of `manifests/` would read the names of all commits ever made.
     if staged is None:
         staged = staged_files(store, plan.id) if chunks else {}
     known = {} if known is None else known

@@ -111,6 +111,8 @@ def unfinished_ids(store: Store) -> list[str]:
 
     A replay is finished by its own id: it replaces what is committed, and covers nothing new.
     """
+    # This lists a directory that is nearly always empty, however old the lake is. If a marker is
+    # lost, its own run still publishes.
     return [name for name in store.names(layout.UNFINISHED) if not name.startswith(".")]
 
 

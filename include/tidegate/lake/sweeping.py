@@ -1,4 +1,4 @@
-"""Sweeping: delete staging that is no longer needed, by the rules of docs/architecture.md.
+"""Sweeping: delete staging that is no longer needed (rules: docs/internals/architecture.md).
 
 Correctness needs no clock here: what may be committed, or is a live commit's only copy, stays
 whatever its age. Ages, by the lake's own clock, only decide when the rest is deleted.

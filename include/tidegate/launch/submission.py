@@ -31,8 +31,10 @@ CLASS_PATH = "spark.driver.extraClassPath"
 PACKAGES = "spark.jars.packages"
 _MODULES = "spark.submit.pyFiles"
 _JOBS = Path(jobs.__file__).parent
-# Records. Below, generating code or optimising it fully costs more than it saves (ADR 5).
+# Records. Below, generating code or optimising it fully costs more than it saves (ADR 14).
 _TINY = 200_000
+# Spark's compiler of generated code, Janino, is a signed jar, so its classes cannot be in the
+# archive of classes.
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

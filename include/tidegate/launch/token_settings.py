@@ -54,6 +54,8 @@ def split_logins(kafka: JavaCluster, private: Path) -> tuple[dict[str, str], tup
     With a token the options have no login. Without one they have the connection's own. Files of
     either are written into `private`, a directory that nobody else can read.
     """
+    # An application has tokens only of the clusters that it talks to. The cluster that a lake was
+    # read from may be down while the lake is sent.
     options = client_options(kafka, private)
     if (token := kafka.delegation_token) is None:
         return options, ()

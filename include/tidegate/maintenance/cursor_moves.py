@@ -121,21 +121,7 @@ def move(
     ledger = _ledger(spec)
     topic_id = _topic_id(spec, ledger.fold, topic)
     if partition not in ledger.fold.origins[topic_id]:
-        existing = _survey(spec, kafka, ledger.fold, topic).identities[topic].epochs
-        if partition not in existing:
-            raise ConfigurationError(
-                f"pipeline {spec.name!r}: {topic!r} has no partition {partition}; it has 0 to "
-                f"{max(existing)}"
-            )
-        if partition not in (spec.partitions_of(topic) or existing):
-            raise ConfigurationError(
-                f"pipeline {spec.name!r}: partition {partition} of {topic!r} is not assigned: "
-                "no run reads it"
-            )
-        raise ConfigurationError(
-            f"pipeline {spec.name!r}: partition {partition} of {topic!r} has no origin yet; there "
-            f"are {sorted(ledger.fold.origins[topic_id])}. The next run gives a new one its origin"
-        )
+        raise _no_origin(spec, kafka, ledger.fold, topic, partition)
     cursor = ledger.fold.progress(topic_id, partition).cursor
     if offset < cursor:
         raise CursorBackward(
@@ -145,17 +131,7 @@ def move(
             cursor=cursor,
             offset=offset,
         )
-    seen = _survey(spec, kafka, ledger.fold, topic)
-    # `refuse_leaderless` asks only for the partition that is moved.
-    if problem := topic_problem(topic, topic_id, seen.state(topic)):
-        raise IdentityChanged(
-            f"pipeline {spec.name!r}: {problem}: {fix_for(spec, problem)}",
-            was=topic_id,
-            now=seen.topic_ids[topic],
-        )
-    refuse_leaderless(seen, topic, [partition])
-    marks = seen.watermarks[topic].get(partition)
-    end = marks.end if marks else cursor
+    end = _log_end(spec, kafka, ledger.fold, topic, partition, default=cursor)
     if offset > end:
         raise BeyondEnd(
             f"pipeline {spec.name!r}: {topic}-{partition} ends at {end}; {offset} is beyond it. "
@@ -225,6 +201,47 @@ def _topic_id(spec: Ingest, fold: Fold, topic: str) -> str:
             "topic begins, set `start` in the pipeline file"
         )
     return fold.topic_ids[topic]
+
+
+def _no_origin(
+    spec: Ingest, kafka: KafkaCluster, fold: Fold, topic: str, partition: int
+) -> ConfigurationError:
+    """Return the refusal of a partition that no run has read: why it has no origin."""
+    existing = _survey(spec, kafka, fold, topic).identities[topic].epochs
+    where = f"pipeline {spec.name!r}"
+    if partition not in existing:
+        return ConfigurationError(
+            f"{where}: {topic!r} has no partition {partition}; it has 0 to {max(existing)}"
+        )
+    if partition not in (spec.partitions_of(topic) or existing):
+        return ConfigurationError(
+            f"{where}: partition {partition} of {topic!r} is not assigned: no run reads it"
+        )
+    return ConfigurationError(
+        f"{where}: partition {partition} of {topic!r} has no origin yet; there are "
+        f"{sorted(fold.origins[fold.topic_ids[topic]])}. The next run gives a new one its origin"
+    )
+
+
+def _log_end(
+    spec: Ingest, kafka: KafkaCluster, fold: Fold, topic: str, partition: int, *, default: int
+) -> int:
+    """Return the end of a partition's log, or `default` if the broker shows none.
+
+    Raises IdentityChanged if the topic was recreated.
+    """
+    topic_id = fold.topic_ids[topic]
+    seen = _survey(spec, kafka, fold, topic)
+    # `refuse_leaderless` asks only for the partition that is moved.
+    if problem := topic_problem(topic, topic_id, seen.state(topic)):
+        raise IdentityChanged(
+            f"pipeline {spec.name!r}: {problem}: {fix_for(spec, problem)}",
+            was=topic_id,
+            now=seen.topic_ids[topic],
+        )
+    refuse_leaderless(seen, topic, [partition])
+    marks = seen.watermarks[topic].get(partition)
+    return marks.end if marks else default
 
 
 def _survey(spec: Ingest, kafka: KafkaCluster, fold: Fold, topic: str) -> Survey:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+# It is not the newest line, because not every jar of 4.1 and 4.2 can be had everywhere
+# (`spark-hadoop-cloud` 4.1.3 and 4.2).
 PINNED = "4.0"
 """The line of the PySpark that the extra `spark` and the lock have."""
 OLDEST = "3.5"
@@ -34,6 +36,8 @@ def version_complaint(version: str, columns: Collection[str], *, is_typed: bool)
     `*` among the columns is the row as JSON. `is_typed`: values of the files are texts that
     become values of other types.
     """
+    # This is refused, and not done by a replacement that gives nearly the same: it would send other
+    # records.
     if is_partial(version) and (is_typed or "*" in columns):
         return (
             f"Spark {version}: files of JSON, columns of CSV other than STRING, and rows as JSON "

@@ -47,6 +47,8 @@ class _Token:
     """
 
     def __init__(self, jvm: Any, conf: Any, login: Login) -> None:
+        # `KafkaDelegationTokenProvider.obtainDelegationTokens` is not used: it turns each failure
+        # into a warning, and leaves its client open.
         tokens = jvm.org.apache.spark.kafka010
         cluster = tokens.KafkaTokenSparkConf.getClusterConfig(conf, login.cluster)
         tokens.KafkaTokenUtil.checkProxyUser()
@@ -73,6 +75,8 @@ class _Token:
 
     def renew(self) -> None:
         """Postpone the expiry by the broker's `delegation.token.expiry.time.ms`."""
+        # The token keeps its name and secret, so open clients log in again with what they have. A
+        # new token would not reach a producer in the middle of a task.
         done = self._admin.renewDelegationToken(self._hmac)
         self.expiry = done.expiryTimestamp().get() / 1000 + self._skew
 

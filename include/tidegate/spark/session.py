@@ -45,7 +45,7 @@ def configure_session(spark: SparkSession) -> SparkSession:
     spark.conf.set(_V1_SOURCES, ",".join(s for s in v1.split(",") if s.strip() != "kafka"))
     # The default, INT96, has no statistics to prune by.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    # The legacy layout of lists differs from that of docs/storage.md.
+    # The legacy layout of lists differs from that of docs/internals/storage.md.
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")
     # With an open writer per topic, tasks need not sort by topic.
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(WRITERS))

@@ -322,7 +322,7 @@ def test_a_run_that_excludes_a_partition(command):
     command.world.marks = {0: Watermarks(200, 250, 250)}
     code, _, err = command.run("run", "p", "--run-id", "r2")
     assert code == 3
-    assert "set `on_expired: skip` to record the gap and go on" in err
+    assert "tidegate offsets set p t 0 200 " in err
     assert err.endswith(
         "kept: all that was planned is in the lake\nwhen that is mended: tidegate run p\n"
     )

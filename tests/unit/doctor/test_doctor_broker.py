@@ -119,7 +119,7 @@ class Cluster:
         ({"old": None}, "0 * * * *", ["ok", "ok", "warning"], "run it now"),
         (
             {"marks": Watermarks(12, 20, 20)}, "0 * * * *",
-            ["ok", "ok", "failure", "ok"], "skip` to record the gap and go on; lengthen",
+            ["ok", "ok", "failure", "ok"], "all that expire, also later; lengthen",
         ),
         # A run would not read them: only what can help is named.
         (

@@ -27,7 +27,7 @@ from tidegate.spark.egress_job import DONE, EgressJob
 
 def test_what_is_told_and_what_is_kept(world: World) -> None:
     """The XCom, and the whole of it in the lake: receipts, rows of each file, what still waits; the
-    first one stays (docs/storage.md).
+    first one stays (docs/internals/storage.md).
     """
     world.settings = {"max_files": 1}
     world.put(a="1\n", b="22\n")

@@ -95,7 +95,9 @@ def test_one_reason_and_one_fix(world, damage, says, capsys):
     problems = [LeftOut.from_json(each) for each in state["problems"]]
     fixes = {each["fix"] for each in state["problems"]}
     (fix,) = fixes
-    assert fix == FIXES[problems[0].reason].format(pipeline="p", topic="t")
+    first = problems[0]
+    where = {"pipeline": "p", "topic": "t", "partition": first.partition}
+    assert fix == FIXES[first.reason].format_map({**first.numbers, **where})
 
     render_ingest.print_status(read)
     shown = capsys.readouterr().out

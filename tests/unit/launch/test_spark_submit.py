@@ -464,7 +464,7 @@ def test_the_job_file_is_private_and_returns_as_it_was(tmp_path: Path) -> None:
 
 
 def test_the_drivers_python_is_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not a zipped PySpark: Spark's own PYTHONPATH is put aside (ADR 5)."""
+    """And not a zipped PySpark: Spark's own PYTHONPATH is put aside (ADR 14)."""
     monkeypatch.setenv("PYTHONPATH", "/mine")
     env = described().env
     assert env["PYSPARK_PYTHON"] == sys.executable

