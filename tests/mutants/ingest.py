@@ -141,6 +141,13 @@ MUTANTS = (
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_cannot_be_sealed_yet",
     ),
     Mutant(
+        "a log that was cut off below a plan is not read",
+        "planning._rewritten",
+        "if at < r.start",
+        "if False",
+        "tests/unit/ingest/test_leaderless.py::test_a_log_that_is_cut_off_below_a_plan_is_not_read",
+    ),
+    Mutant(
         "a plan with a kept attempt lives without a leader",
         "_examined",
         "to_stage = [number for number in found.to_stage if number not in checked.unproven]",

@@ -19,9 +19,9 @@ from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
 from tidegate.core.work import Standing
 from tidegate.errors import BrokerError, ConfigurationError, LakeUnavailable, ReplayRefused
-from tidegate.ingest import drafting, sealing
+from tidegate.ingest import drafting, sealing, truncation
 from tidegate.ingest.sealing import CheckedPlan
-from tidegate.lake import boundary_files, committing, decodings, placing
+from tidegate.lake import boundary_files, committing, decodings, placing, plans
 from tidegate.lake.attempts import Staged
 from tidegate.lake.plan_work import gather_work
 from tidegate.lake.plans import Frozen
@@ -221,7 +221,8 @@ def _examined(
     for wrong in decodings.chunk_contradictions(opened.store, fold, plan, to_stage).values():
         return f"newer rows have another `decode`: {wrong[0]}"
     seen = drafting.survey_topics(opened.run, sorted(plan.topics))
-    return _unreadable_because(opened.run, plan, to_stage, seen) or Living(checked, to_stage, seen)
+    cause = _unreadable_because(opened.run, plan, to_stage, seen)
+    return cause or _rewritten(opened, plan, to_stage, seen) or Living(checked, to_stage, seen)
 
 
 def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
@@ -238,6 +239,22 @@ def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Surve
                 raise BrokerError(f"plan {plan.id}: {problem}; try again when it has one")
             return f"it reads {r}, but {problem}"
     return _unreadable(run, plan, chunks, seen)
+
+
+def _rewritten(opened: OpenRun[Run], plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
+    """Return the first range of these chunks whose log was cut off below it after it was planned.
+
+    The records between the cut and the range are not those that the lake has, or that another
+    chunk has read. A commit of the range would hide the cut. What is cut off within the range is
+    read as it is now.
+    """
+    ranges = [r for number in chunks for r in plan.chunks[number]]
+    noted = plans.noted_epochs(opened.note(plan))
+    cut = truncation.truncated_since(opened.run.kafka, noted, seen, ranges)
+    return next(
+        (f"it reads {r}, but its log was cut off at {at}" for r, at in cut.items() if at < r.start),
+        None,
+    )
 
 
 def _unreadable(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:

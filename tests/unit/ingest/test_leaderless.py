@@ -172,6 +172,18 @@ def test_a_log_that_is_cut_off_after_it_was_planned_is_read_as_it_is_now(world):
     assert world.rows == {0: ranges((0, 200)), 1: ranges((0, 200))}
 
 
+def test_a_log_that_is_cut_off_below_a_plan_is_not_read(world):
+    """It has other records below the plan than the lake; a commit of the plan would hide that."""
+    ingest(world.run("one"), world.submit())
+    grow(world, 200)
+    run = world.run("two")
+    plan(run)
+    world.epoch, world.began = 1, {1: 60}
+    excluded = left_out(world, run)
+    assert [(each["reason"], each["cut"]) for each in excluded] == [("truncated", 60)] * 2
+    assert world.rows == {0: ranges((0, 100)), 1: ranges((0, 100))}
+
+
 def test_a_log_that_is_cut_off_while_it_is_read_is_not_sealed(world):
     """Its rows may be of both logs."""
 
