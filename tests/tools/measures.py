@@ -236,6 +236,22 @@ def turns_of_docs() -> dict[str, float]:
     return {f"{name} of docs": number for name, number in found.items()}
 
 
+def words_of_docs() -> dict[str, int]:
+    """Return the words of README, of the pages for users, and of all pages below docs."""
+    pages = {page: _words(page) for page in PROJECT.glob("docs/**/*.md")}
+    users = [n for page, n in pages.items() if "internals" not in page.parts]
+    return {
+        "words of README": _words(PROJECT / "README.md"),
+        "words of docs for users": sum(users),
+        "words of docs": sum(pages.values()),
+    }
+
+
+def _words(page: Path) -> int:
+    """Return the number of a page's words: the bars of tables are none."""
+    return sum(bool(re.search(r"\w", word)) for word in page.read_text().split())
+
+
 def _turns_of(prose: str) -> dict[str, float]:
     words = len(prose.split())
     return {
@@ -297,6 +313,7 @@ def all_of_them() -> dict[str, float]:
         "functions that decide by what is staged": len(readers_of_staging()),
         "sentences that tests quote": len(quoted_sentences()),
         **{f"{name} per 10,000 words": n for name, n in (turns() | turns_of_docs()).items()},
+        **words_of_docs(),
     }
 
 
