@@ -7,68 +7,189 @@ with the commands' own docstrings.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+EVERY_DAY, SET_UP, PAST, REPAIR = "Every day", "Set up", "Past data", "Repair"
+GROUPS = (EVERY_DAY, SET_UP, PAST, REPAIR)
+
+
+class Line(NamedTuple):
+    """What `--help` says of a command, where, and two examples of its arguments."""
+
+    group: str
+    says: str
+    examples: tuple[str, str]
+
+    def epilog(self, name: str) -> str:
+        """Return the examples as the end of the command's help."""
+        lines = (f"tidegate {name} {example}".rstrip() for example in self.examples)
+        return "\n\n".join(("Examples:", *lines))
+
+
 COMMANDS = {
     "pipeline_commands": {
-        "run": "Ingest new records. Egress: send unsent data.",
-        "status": "Show origin, cursor, end and lag of every partition, and each problem with its "
-        "fix.",
-        "files": "List committed files, including those not yet in `data/`.",
-        "verify": "Check that ledger, manifests, files and footers agree. Exit 3 if they differ.",
-        "release": "End an egress claim whose sender cannot be proven dead, or whose plan cannot "
-        "go on.",
+        "run": Line(
+            EVERY_DAY,
+            "Ingest new records. Egress: send unsent data.",
+            ("orders", "orders --max-chunks 10"),
+        ),
+        "status": Line(
+            EVERY_DAY,
+            "Show origin, cursor, end and lag of every partition, and each problem with its fix.",
+            ("orders", "--json"),
+        ),
+        "files": Line(
+            EVERY_DAY,
+            "List committed files, including those not yet in `data/`.",
+            ("orders", "orders --json"),
+        ),
+        "verify": Line(
+            REPAIR,
+            "Check that ledger, manifests, files and footers agree. Exit 3 if they differ.",
+            ("orders", "orders --against-kafka"),
+        ),
+        "release": Line(
+            REPAIR,
+            "End an egress claim whose sender cannot be proven dead, or whose plan cannot go on.",
+            (
+                "orders_out --how resend --reason 'the worker is gone'",
+                "orders_out --how declare-sent --reason 'compared by hand'",
+            ),
+        ),
     },
     "query": {
-        "sql": "Ask the lake with SQL, by DuckDB: each committed row once. Nothing is written.",
-        "view": "Print the SQL of a view of the lake, with its typed columns, for another program.",
-        "peek": "Show some records of a topic, as people read them. Nothing is read into the lake.",
+        "sql": Line(
+            EVERY_DAY,
+            "Ask the lake with SQL, by DuckDB: each committed row once. Nothing is written.",
+            ("orders 'SELECT count(*) FROM orders'", "orders 'FROM orders LIMIT 5' --json"),
+        ),
+        "view": Line(
+            EVERY_DAY,
+            "Print the SQL of a view of the lake, with its typed columns, for another program.",
+            ("orders", "orders --engine spark"),
+        ),
+        "peek": Line(
+            EVERY_DAY,
+            "Show some records of a topic, as people read them. Nothing is read into the lake.",
+            ("orders", "orders -n 3"),
+        ),
     },
     "window_commands": {
-        "explain": "Show what `run` would do now, without doing it.",
-        "backfill": "Ingest the offsets of a window that are not in the lake. Live runs are not "
-        "affected.",
-        "replay": "Ingest: read a window again and replace its files. Egress: send a window or "
-        "files again.",
-        "coverage": "Show every offset: covered (live, backfill, replay), skipped, expired or "
-        "unseen.",
+        "explain": Line(
+            EVERY_DAY,
+            "Show what `run` would do now, without doing it.",
+            ("orders", "orders --sample 1000"),
+        ),
+        "backfill": Line(
+            PAST,
+            "Ingest the offsets of a window that are not in the lake. Live runs are not affected.",
+            (
+                "orders --start 2026-03-01 --end 2026-03-08 --dry-run",
+                "orders --range orders:0:100-250",
+            ),
+        ),
+        "replay": Line(
+            PAST,
+            "Ingest: read a window again and replace its files. Egress: send a window or files "
+            "again.",
+            (
+                "orders --start 2026-03-01 --end 2026-03-08 --replay-id again",
+                "orders_out --start -1d --end -6h --replay-id late",
+            ),
+        ),
+        "coverage": Line(
+            PAST,
+            "Show every offset: covered (live, backfill, replay), skipped, expired or unseen.",
+            ("orders", "orders --json"),
+        ),
     },
     "maintenance_commands": {
-        "reconcile": "Compare Variables and group offsets with the ledger, and rewrite those that "
-        "are behind.",
-        "repair": "Place committed files after crashes. Quarantine files in data/ that no live "
-        "commit lists.",
-        "sweep": "Delete staged files that are no longer needed: of placed, lost or abandoned "
-        "attempts.",
-        "checkpoint": "Write a checkpoint of the ledger, so that opening it reads few entries.",
-        "doctor": "Check everything that a run needs. Each warning and failure names its fix.",
+        "reconcile": Line(
+            REPAIR,
+            "Compare Variables and group offsets with the ledger, and rewrite those that are "
+            "behind.",
+            ("orders", "--json"),
+        ),
+        "repair": Line(
+            REPAIR,
+            "Place committed files after crashes. Quarantine files in data/ that no live commit "
+            "lists.",
+            ("orders", "--json"),
+        ),
+        "sweep": Line(
+            REPAIR,
+            "Delete staged files that are no longer needed: of placed, lost or abandoned attempts.",
+            ("orders", "orders --abandon-after 48"),
+        ),
+        "checkpoint": Line(
+            REPAIR,
+            "Write a checkpoint of the ledger, so that opening it reads few entries.",
+            ("orders", "--json"),
+        ),
+        "doctor": Line(
+            SET_UP,
+            "Check everything that a run needs. Each warning and failure names its fix.",
+            ("orders", "--json"),
+        ),
     },
     "offset_commands": {
-        "offsets": "Cursors: show them, move one forward, adopt a recreated topic."
+        "offsets": Line(
+            REPAIR,
+            "Cursors: show them, move one forward, adopt a recreated topic.",
+            ("show orders", "set orders orders 0 300 --reason 'records of a test'"),
+        )
     },
     "configuring": {
-        "settings": "Show which settings of Kafka and Spark a pipeline file takes, and why others "
-        "not.",
-        "validate": "Check pipeline files without network: all complaints at once. Exit 2 if there "
-        "are any.",
-        "schema": "Print the JSON Schema of pipeline files, for editors.",
-        "init": "Write a first pipeline file with comments. A terminal is asked for what no option "
-        "says.",
+        "settings": Line(
+            SET_UP,
+            "Show which settings of Kafka and Spark a pipeline file takes, and why others not.",
+            ("max.poll.records", "--json"),
+        ),
+        "validate": Line(
+            SET_UP,
+            "Check pipeline files without network: all complaints at once. Exit 2 if there are "
+            "any.",
+            ("", "orders"),
+        ),
+        "schema": Line(
+            SET_UP,
+            "Print the JSON Schema of pipeline files, for editors.",
+            ("", "> pipeline.schema.json"),
+        ),
+        "init": Line(
+            SET_UP,
+            "Write a first pipeline file with comments. A terminal is asked for what no option "
+            "says.",
+            (
+                "--name orders --topic orders",
+                "--name orders_out --kind egress --source orders --topic orders-back",
+            ),
+        ),
     },
     "jars": {
-        "jars": "Fetch the pinned jars that are missing, and make the archive of Spark's classes."
+        "jars": Line(
+            SET_UP,
+            "Fetch the pinned jars that are missing, and make the archive of Spark's classes.",
+            ("", "--no-archive"),
+        )
     },
     "demo": {
-        "demo": "Start Kafka and Airflow locally, ingest a year of real flights, and verify the "
-        "lake."
+        "demo": Line(
+            SET_UP,
+            "Start Kafka and Airflow locally, ingest a year of real flights, and verify the lake.",
+            ("", "--s3"),
+        )
     },
-    "local": {"local": "Kafka, Postgres and Airflow on this machine."},
+    "local": {
+        "local": Line(SET_UP, "Kafka, Postgres and Airflow on this machine.", ("up", "down"))
+    },
 }
 
 _MODULES = {name: module for module, found in COMMANDS.items() for name in found}
+_LINES = {name: line for found in COMMANDS.values() for name, line in found.items()}
 
 
 class Commands(TyperGroup):
@@ -76,16 +197,23 @@ class Commands(TyperGroup):
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
-        for found in COMMANDS.values():
-            for name, says in found.items():
-                self.add_command(TyperCommand(name, help=says))
+        for group in GROUPS:
+            for name, line in _LINES.items():
+                if line.group == group:
+                    self.add_command(TyperCommand(name, help=line.says, rich_help_panel=group))
 
     def load(self, name: str) -> None:
         """Put the command, or the group of commands, in the place of its name and line."""
         group = typer.main.get_group(import_module(f"tidegate.cli.{_MODULES[name]}").app)
         command = group.commands.get(name, group)
-        command.name = name
+        command.name, command.epilog = name, _LINES[name].epilog(name)
         self.add_command(command)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the command line. `help X` is `X --help`."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in self.commands:

@@ -27,12 +27,26 @@ def _named(text: str | None) -> str | None:
     return text and pipeline_files.name_of(text)
 
 
+def _complete_name(incomplete: str) -> list[str]:
+    """Return the pipelines that a shell may complete a word to."""
+    from tidegate.pipelines import pipeline_files
+
+    return [name for name in pipeline_files.pipeline_names() if name.startswith(incomplete)]
+
+
 Pipeline = Annotated[
     str,
-    typer.Argument(callback=_named, help="The name of a file in the pipelines' directory."),
+    typer.Argument(
+        callback=_named,
+        autocompletion=_complete_name,
+        help="The name of a file in the pipelines' directory.",
+    ),
 ]
 OneOrAll = Annotated[
-    str | None, typer.Argument(callback=_named, help="One pipeline; by default all.")
+    str | None,
+    typer.Argument(
+        callback=_named, autocompletion=_complete_name, help="One pipeline; by default all."
+    ),
 ]
 MaxRecords = Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")]
 MaxChunks = Annotated[

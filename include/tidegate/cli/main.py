@@ -23,6 +23,8 @@ app = typer.Typer(
     cls=Commands,
     help="Planned, bounded amounts of data between Kafka and a Parquet lake, provably once.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="tidegate help COMMAND shows the options and examples of a command.",
     pretty_exceptions_enable=False,
 )
 
