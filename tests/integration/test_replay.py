@@ -1,6 +1,7 @@
 """Re-ingest on a real broker: replaced by one entry, each row visible exactly once at any time."""
 
 import json
+import shlex
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -136,6 +137,11 @@ def test_what_cannot_be_replayed(
         "partition 0: [0, 600) cuts committed files; the nearest window of whole ones is [0, 1000)",
     ]
     assert refused("--replay-id", "x", "--start", "5", "--end", "5") == ["the window is empty"]
+    window = ("--replay-id", "x", "--start", "0", "--end", "600")
+    said = terminal.json("replay", "strict", *window, code=3)["error"]["message"]
+    words = shlex.split(said.splitlines()[-1])
+    assert words[:3] == ["tidegate", "replay", "strict"]
+    assert "would" in terminal.run(*words[1:], "--dry-run").stdout
 
     def replay(replay_id: str, **settings: Any) -> int:
         terminal.pipeline("strict", [name], max_records=1_000, options=own_files, **settings)

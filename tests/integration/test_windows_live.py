@@ -1,6 +1,7 @@
 """Backfills and explain: planned as explained, ingested once, also after kills."""
 
 import json
+import shlex
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -154,6 +155,11 @@ def test_invalid_windows(terminal: Terminal, broker: Broker, topic: Callable[...
         "give start and end, or fill gaps: not both"
     ]
     assert complaints() == ["start: missing", "end: missing"]
+    windows = ("--start", "130", "--end", "151")
+    said = terminal.json("backfill", "strict", *windows, code=3)["error"]["message"]
+    words = shlex.split(said.splitlines()[-1])
+    assert words[:3] == ["tidegate", "backfill", "strict"]
+    assert "would" in terminal.run(*words[1:], "--dry-run").stdout
     (unknown_topic, *_) = complaints("--topic", "else", "--start", "0", "--end", "1")
     assert "else is not among its topics" in unknown_topic
     assert terminal.tree() == before

@@ -74,6 +74,13 @@ def select_tiles(
     return selected
 
 
+def nearest_window(window: Sequence[OffsetRange], tiles: Iterable[Tile]) -> list[OffsetRange]:
+    """Return the smallest window of whole files that contains another one."""
+    asked = {(r.topic, r.partition): (r.start, r.end) for r in window if len(r)}
+    whole, _ = _whole_files(asked, sorted(tiles))
+    return [OffsetRange(topic, p, low, high) for (topic, p), (low, high) in sorted(whole.items())]
+
+
 Spans = Mapping[tuple[str, int], tuple[int, int]]
 
 

@@ -44,6 +44,15 @@ def anchor_edge(edge: str | None, zone: tzinfo, now: datetime) -> str | None:
     return edge if text.isdecimal() or at.tzinfo else at.replace(tzinfo=zone).isoformat()
 
 
+def is_time(edge: str) -> bool:
+    """Return whether an edge is a time, and no offset."""
+    text = edge.strip()
+    with suppress(ValueError):
+        datetime.fromisoformat(text)
+        return not text.isdecimal()
+    return False
+
+
 def parse_range(text: str) -> OffsetRange:
     """Return the range that `orders:0:120-340` stands for; ValueError for any other form."""
     found = _RANGE.fullmatch(text.strip())

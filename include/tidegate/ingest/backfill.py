@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +25,7 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import LeftOut, Reason, fix_for, topic_problem
-from tidegate.core.requests import Backfill, DataInterval
+from tidegate.core.requests import Backfill, DataInterval, Replay
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
 from tidegate.lake.store_protocol import Store
@@ -52,12 +54,16 @@ def draft_backfill(
     else:
         boundaries = boundaries_at(run, store, seen, topic, edges.timestamps, complaints)
         window = windows.resolve_ranges(topic, partitions, edges, boundaries, complaints)
+    reachable: list[OffsetRange] = []
     if not replanning:
+        is_window = not complaints
         complaints += out_of_reach(fold, topic_id, window, marks)
+        if is_window:
+            reachable = [_within_log(r, marks[r.partition]) for r in window]
         if isinstance(edges.start, datetime):
             complaints += _may_have_expired(fold, topic_id, window, marks, edges.start)
     if complaints:
-        raise window_refusal(run, topic, complaints)
+        raise window_refusal(run, topic, complaints, reachable)
     drafted = draft_window(
         fold, topic_id, window, marks, on_expired=run.spec.on_expired, by=run.run_id
     )
@@ -235,11 +241,30 @@ def not_among(spec: IngestSpec, topic: str) -> str:
     return f"{topic} is not among its topics {list(spec.topics)}{near}"
 
 
-def window_refusal(run: Run, topic: str, complaints: list[str]) -> WindowRefused:
-    """Return the error that lists the complaints about a window."""
+def _within_log(r: OffsetRange, marks: Watermarks) -> OffsetRange:
+    """Return the part of a range that the log has."""
+    start = min(max(r.start, marks.start), marks.end)
+    return OffsetRange(r.topic, r.partition, start, max(start, min(r.end, marks.end)))
+
+
+def window_refusal(
+    run: Run, topic: str, complaints: list[str], nearest: Sequence[OffsetRange] = ()
+) -> WindowRefused:
+    """Return the error that lists the complaints about a window.
+
+    `nearest` is the window like it that would be accepted. Its command is in the message.
+    """
     listed = "".join(f"\n  - {each}" for each in complaints)
+    name, way_out = run.spec.name, f"`tidegate coverage {run.spec.name}` shows what there is"
+    if any(map(len, nearest)):
+        starts = {topic: {str(r.partition): r.start for r in nearest}}
+        ends = {topic: {str(r.partition): r.end for r in nearest}}
+        words = ["tidegate", run.asked.lane, name, "--topic", topic]
+        words += ["--start", json.dumps(starts), "--end", json.dumps(ends)]
+        if isinstance(run.asked, Replay):
+            words += ["--replay-id", run.asked.id]
+        way_out += f", and this is the nearest window that there is:\n{shlex.join(words)}"
     return WindowRefused(
-        f"pipeline {run.spec.name!r}, {run.asked.lane} of {topic}: nothing was done:{listed}\n"
-        f"`tidegate coverage {run.spec.name}` shows what there is",
+        f"pipeline {name!r}, {run.asked.lane} of {topic}: nothing was done:{listed}\n{way_out}",
         complaints=complaints,
     )

@@ -43,12 +43,15 @@ def draft_replay(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey
     boundaries = boundaries_at(run, store, seen, topic, edges.timestamps, complaints)
     window = windows.resolve_ranges(topic, chosen_partitions, edges, boundaries, complaints)
     complaints += _expired(window, marks)
-    live = _live_tiles(store, fold, window, topic_id)
+    live, is_window = _live_tiles(store, fold, window, topic_id), not complaints
     chosen = replacement.select_tiles(window, live, complaints)
     if not complaints and not chosen:
         complaints.append("the window is empty")
     if complaints:
-        raise window_refusal(run, topic, complaints)
+        nearest = replacement.nearest_window(window, live) if is_window else []
+        again: list[str] = _expired(nearest, marks)
+        replacement.select_tiles(nearest, live, again)
+        raise window_refusal(run, topic, complaints, [] if again else nearest)
     packed = replacement.pack(chosen, run.chunk_size)
     kept = {"keep_replaced": run.spec.keep_replaced} if run.spec.keep_replaced else {}
     return Draft(

@@ -14,7 +14,7 @@ from tidegate.core.requests import Backfill
 from tidegate.orchestration import factory, rights, tasks
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
-from tidegate.runs.requested_windows import absolute_edge, parse_ranges
+from tidegate.runs.requested_windows import absolute_edges, parse_ranges
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,6 +33,7 @@ _EDGE_HELP = (
     'An offset for all partitions, offsets like {"flights": {"0": 123}}, a date, a time, like '
     "2026-03-14T00:00:00Z, or -1d, -6h, -30m before the run."
 )
+_END_HELP = "Exclusive. Empty after a time: when the run was triggered."
 
 
 def backfill_dag(loaded: pipeline_files.Loaded | None = None) -> DAG:
@@ -134,7 +135,7 @@ def _window_params(names: list[str]) -> dict[str, Param]:
             description="Null: all. An empty list is refused.",
         ),
         "start": Param(None, type=["null", "string"], pattern=_EDGE, description=_EDGE_HELP),
-        "end": Param(None, type=["null", "string"], pattern=_EDGE, description="Exclusive."),
+        "end": Param(None, type=["null", "string"], pattern=_EDGE, description=_END_HELP),
         "zone": Param(
             "UTC",
             type="string",
@@ -203,7 +204,7 @@ def _window(params: Mapping[str, Any], context: Context) -> dict[str, Any]:
     given = params["partitions"]
     # Of the run, so that a task that is cleared means the same.
     now = datetime.fromisoformat(context["dag_run"].run_after.isoformat())
-    edges = {name: absolute_edge(params[name], params["zone"], now) for name in ("start", "end")}
+    edges = absolute_edges(params["start"], params["end"], params["zone"], now)
     return {"partitions": None if given is None else tuple(sorted(set(given))), **edges}
 
 

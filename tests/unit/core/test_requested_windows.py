@@ -17,6 +17,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import LeftOut
 from tidegate.core.windows import anchor_edge, parse_edges, parse_range
+from tidegate.runs.requested_windows import absolute_edges
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
@@ -81,6 +82,21 @@ def test_edges_that_are_not_valid(start, end, said):
 def test_an_edge_that_means_the_same_tomorrow(text, means):
     """Dates and times in the zone, across its summer time; durations before now."""
     assert anchor_edge(text, ZoneInfo("Europe/Berlin"), NOW) == means
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "means"),
+    [
+        ("-1d", None, ("2026-03-13T12:00:00+00:00", "2026-03-14T12:00:00+00:00")),
+        ("2026-03-13", " ", ("2026-03-13T00:00:00+00:00", "2026-03-14T12:00:00+00:00")),
+        ("2026-03-13", "-6h", ("2026-03-13T00:00:00+00:00", "2026-03-14T06:00:00+00:00")),
+        ("20260314", None, ("20260314", None)),
+        ('{"t": {"0": 5}}', None, ('{"t": {"0": 5}}', None)),
+        (None, None, (None, None)),
+    ],
+)
+def test_a_window_that_begins_at_a_time_ends_now(start, end, means):
+    assert tuple(absolute_edges(start, end, "UTC", NOW).values()) == means
 
 
 def test_an_exact_range():
