@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidegate.launch.spark_engine import Submit
     from tidegate.runs.engine_protocol import Engine
     from tidegate.runs.findings import Verified
+    from tidegate.runs.pipeline_state import Judged
     from tidegate.runs.run import EgressRun, Run, Senders
     from tidegate.runs.spec_protocol import EgressSpec, IngestSpec, Spec
     from tidegate.runs.steps import AnyPublished, EarlyEnd, Planned
@@ -99,6 +100,10 @@ class Flow(ABC, Generic[AnySpec, ThisRun]):
     @abstractmethod
     def status(self, spec: AnySpec, kafka_of: KafkaOf) -> Document:
         """Return the document of `tidegate status --json`."""
+
+    @abstractmethod
+    def judge(self, spec: AnySpec, status: Any) -> Judged:
+        """Return the state that a status of this pipeline shows."""
 
     @abstractmethod
     def verify(self, spec: AnySpec, store: Store, kafka: KafkaCluster | None, say: Say) -> Verified:
@@ -175,6 +180,11 @@ class IngestFlow(Flow["IngestSpec", "Run"]):
         from tidegate.ingest.status import read_ingest_status
 
         return read_ingest_status(spec, store(spec), kafka_of(spec))
+
+    def judge(self, spec: IngestSpec, status: IngestStatus) -> Judged:
+        from tidegate.ingest.status import judge_ingest
+
+        return judge_ingest(spec, status)
 
     def verify(
         self, spec: IngestSpec, store: Store, kafka: KafkaCluster | None, say: Say
@@ -258,6 +268,12 @@ class EgressFlow(Flow["EgressSpec", "EgressRun"]):
 
         del kafka_of
         return read_egress_status(spec, _stores(), pipeline_files)
+
+    def judge(self, spec: EgressSpec, status: EgressStatus) -> Judged:
+        from tidegate.egress.status import judge_egress
+
+        del spec
+        return judge_egress(status)
 
     def verify(
         self, spec: EgressSpec, store: Store, kafka: KafkaCluster | None, say: Say
@@ -372,19 +388,30 @@ def for_each(
     names: Iterable[str],
     do: Callable[[Any], Result],
     kinds: Collection[str] = tuple(FLOWS),
+    *,
+    at_once: int = 1,
 ) -> Iterator[tuple[str, Result | Exception]]:
-    """Yield each pipeline of these kinds with its result, or with the error.
+    """Yield each pipeline of these kinds with its result, or with the error, in their order.
 
-    An error of one pipeline, whatever its type, never stops the others.
+    An error of one pipeline, whatever its type, never stops the others. `at_once` are done in
+    parallel, in threads.
     """
-    for name in names:
+
+    def results(name: str) -> list[tuple[str, Result | Exception]]:
         try:
             spec = pipeline_files.load_named(name)
-            if spec.kind not in kinds:
-                continue
-            result: Result | Exception = do(spec)
+            return [(name, do(spec))] if spec.kind in kinds else []
         except Exception as error:
             if not isinstance(error, TidegateError):
                 logger.exception("%s: unexpected error", name)
-            result = error
-        yield name, result
+            return [(name, error)]
+
+    if at_once == 1:
+        for name in names:
+            yield from results(name)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(at_once) as threads:
+        for found in threads.map(results, names):
+            yield from found

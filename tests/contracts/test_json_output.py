@@ -166,14 +166,14 @@ def test_status_json(spec, store, monkeypatch):
             {
                 "topic": "flights", "partition": 0, "reason": "expired", "start": 12, "end": 14,
                 "offsets": 2,
-                "fix": "`tidegate offsets set flights flights 0 14 --reason …` gives up "
-                "these offsets; `on_expired: skip` gives up all that expire, also later",
+                "fix": "`tidegate offsets set flights flights 0 14 --reason …` gives "
+                "these up; `on_expired: skip` gives up all that expire, also later",
             },
             {
                 "topic": "flights", "partition": 12, "reason": "expired", "start": 0, "end": 1,
                 "offsets": 1,
-                "fix": "`tidegate offsets set flights flights 12 1 --reason …` gives up "
-                "these offsets; `on_expired: skip` gives up all that expire, also later",
+                "fix": "`tidegate offsets set flights flights 12 1 --reason …` gives "
+                "these up; `on_expired: skip` gives up all that expire, also later",
             },
             {
                 "topic": "flights", "partition": 0, "reason": "open transaction", "offsets": 5,
@@ -341,8 +341,8 @@ def test_explain_json(spec, monkeypatch):
             {
                 "topic": "flights", "partition": 11, "reason": "expired", "start": 5, "end": 9,
                 "offsets": 4,
-                "fix": "`tidegate offsets set flights flights 11 9 --reason …` gives up "
-                "these offsets; `on_expired: skip` gives up all that expire, also later",
+                "fix": "`tidegate offsets set flights flights 11 9 --reason …` gives "
+                "these up; `on_expired: skip` gives up all that expire, also later",
             }
         ],
         "settings": SETTINGS,

@@ -14,7 +14,8 @@ PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs/json.md").read_text()
 HEADINGS = {
     "Report": ["run"], "Explain": ["explain", "explain", "explain --sample"],
-    "Status": ["status", "status"], "Egress report": ["run"], "Coverage": ["coverage"],
+    "Status": ["status", "status"], "List": ["list"],
+    "Egress report": ["run"], "Coverage": ["coverage"],
     "Verify": ["verify"], "Offsets": ["offsets show", "offsets set", "offsets adopt"],
     "Reconcile": ["reconcile"], "Repair": ["repair"], "Sweep": ["sweep"],
     "Checkpoint": ["checkpoint"], "Doctor": ["doctor"], "Settings": ["settings"],

@@ -48,8 +48,8 @@ STATUS = {
         {
             "topic": "flights", "partition": 11, "reason": "expired", "start": 40, "end": 90,
             "offsets": 50,
-            "fix": "`tidegate offsets set flights flights 11 90 --reason …` gives up "
-            "these offsets; `on_expired: skip` gives up all that expire, also later",
+            "fix": "`tidegate offsets set flights flights 11 90 --reason …` gives "
+            "these up; `on_expired: skip` gives up all that expire, also later",
         },
         {
             "topic": "refunds", "partition": None, "reason": "the topic was recreated",
@@ -187,8 +187,8 @@ EXPLAINED = {
         {
             "topic": "flights", "partition": 2, "reason": "expired", "start": 40, "end": 90,
             "offsets": 50,
-            "fix": "`tidegate offsets set flights flights 2 90 --reason …` gives up "
-            "these offsets; `on_expired: skip` gives up all that expire, also later",
+            "fix": "`tidegate offsets set flights flights 2 90 --reason …` gives "
+            "these up; `on_expired: skip` gives up all that expire, also later",
         }
     ],
     "settings": {

@@ -68,14 +68,14 @@ MUTANTS = (
     ),
     Mutant(
         "a closed terminal ends a run with what was kept",
-        "_signals_raise",
+        "ended_by_signals",
         "(signal.SIGTERM, signal.SIGHUP)",
         "(signal.SIGTERM,)",
         "tests/unit/cli/test_run_output.py::test_a_run_that_is_ended",
     ),
     Mutant(
         "nohup is heeded",
-        "_signals_raise",
+        "ended_by_signals",
         "if how is not signal.SIG_IGN",
         "",
         "tests/unit/cli/test_run_output.py::test_nohup_is_heeded",

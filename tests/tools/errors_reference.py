@@ -25,8 +25,9 @@ message has the numbers and the next step.
 | 1 | internal error |
 | 2 | wrong use or configuration |
 | 3 | refused: action needed. Also: `verify` found a difference, `reconcile` a Variable that is \
-ahead, `doctor` a failure, or `sweep` kept copies of a damaged file |
-| 4 | temporary failure: retry |
+ahead, `doctor` a failure, or `sweep` kept copies of a damaged file. Of `status` and `list`: a \
+pipeline needs action |
+| 4 | temporary failure: retry. Of `status` and `list`: no answer from the broker or a source |
 | 129 | ended by SIGHUP: its terminal was closed |
 | 130 | interrupted |
 | 143 | ended by SIGTERM |

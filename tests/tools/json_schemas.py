@@ -8,6 +8,7 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from tidegate.cli.listed import Pipelines
 from tidegate.cli.render_settings import SettingAnswers, Validated
 from tidegate.core.json_codec import Form, Name, Presence
 from tidegate.core.offsets import Window
@@ -33,6 +34,7 @@ DOCUMENTS = {
     "explain": (IngestExplained, EgressExplained),
     "explain --sample": (CheckedSamples,),
     "status": (IngestStatus, EgressStatus),
+    "list": (Pipelines,),
     "coverage": (Coverage,),
     "verify": (Verified,),
     "release": (Released,),

@@ -33,13 +33,18 @@ COMMANDS = {
     "pipeline_commands": {
         "run": Line(
             EVERY_DAY,
-            "Ingest new records. Egress: send unsent data.",
-            ("orders", "orders --max-chunks 10"),
+            "Ingest new records. Egress: send unsent data. Several are run as a process each.",
+            ("orders", "--all --jobs 2"),
         ),
         "status": Line(
             EVERY_DAY,
             "Show origin, cursor, end and lag of every partition, and each problem with its fix.",
             ("orders", "--json"),
+        ),
+        "list": Line(
+            EVERY_DAY,
+            "List all pipelines with the state of each: kind, schedule, backlog, last entry.",
+            ("", "--json"),
         ),
         "files": Line(
             EVERY_DAY,

@@ -27,6 +27,10 @@ def _named(text: str | None) -> str | None:
     return text and pipeline_files.name_of(text)
 
 
+def _all_named(texts: list[str] | None) -> list[str]:
+    return [name for text in texts or () if (name := _named(text))]
+
+
 def _complete_name(incomplete: str) -> list[str]:
     """Return the pipelines that a shell may complete a word to."""
     from tidegate.pipelines import pipeline_files
@@ -46,6 +50,12 @@ OneOrAll = Annotated[
     str | None,
     typer.Argument(
         callback=_named, autocompletion=_complete_name, help="One pipeline; by default all."
+    ),
+]
+Several = Annotated[
+    list[str] | None,
+    typer.Argument(
+        callback=_all_named, autocompletion=_complete_name, help="Names of pipelines to run."
     ),
 ]
 MaxRecords = Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")]
@@ -79,6 +89,11 @@ class NoteHandler(logging.Handler):
 def say(text: str | Text, style: str | None = None) -> None:
     """Print a line of the result on stdout. It is never broken or cut: a terminal may wrap it."""
     out.print(_printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def clear() -> None:
+    """Clear the terminal, if it is one."""
+    out.clear()
 
 
 def note(text: str, style: str | None = None) -> None:

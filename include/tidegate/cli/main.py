@@ -121,3 +121,7 @@ def _print_notes(notes: Iterable[str]) -> None:
     """Print what a run that ended early has kept, and the command that continues it."""
     for line in notes:
         note(line)
+
+
+if __name__ == "__main__":  # a run of several, as its own process
+    run()

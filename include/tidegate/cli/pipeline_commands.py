@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -17,18 +18,26 @@ from tidegate.cli.console import (
     MaxRecords,
     OneOrAll,
     Pipeline,
+    Several,
     answer,
+    clear,
     note,
     say,
+    worst_exit_code,
 )
+from tidegate.cli.listed import Listed, Pipelines
+from tidegate.cli.many_runs import run_each
 from tidegate.cli.runs import carry_out, new_run
 from tidegate.core.json_codec import Document
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
+from tidegate.runs.pipeline_state import EXIT_CODES, State
 
 app = typer.Typer()
+
+_AT_ONCE = 8  # pipelines that are read at the same time: most of it is waiting
 
 
 class Release(enum.StrEnum):
@@ -39,8 +48,10 @@ class Release(enum.StrEnum):
 
 
 @app.command("run")
-def run_pipeline(
-    pipeline: Pipeline,
+def run_pipelines(
+    pipelines: Several = None,
+    every: Annotated[bool, typer.Option("--all", help="All pipelines.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="So many of several at once.")] = 1,
     run_id: Annotated[
         str | None, typer.Option(help="Continue the run of this id; by default a new run.")
     ] = None,
@@ -54,8 +65,18 @@ def run_pipeline(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Ingest new records. Egress: send unsent data."""
-    spec = pipeline_files.load_named(pipeline)
+    """Ingest new records. Egress: send unsent data. Several are run as a process each."""
+    names = pipeline_files.pipeline_names() if every else pipelines or []
+    if bool(pipelines) == every:
+        raise ConfigurationError("name one pipeline or several, or give --all")
+    if every or len(names) > 1:
+        if run_id or replan:
+            raise ConfigurationError("--run-id and --replan are for one pipeline")
+        given = {"--max-records": max_records, "--max-chunks": max_chunks}
+        words = [f"{option}={value}" for option, value in given.items() if value]
+        words += ["--resend"] if resend else []
+        raise typer.Exit(run_each(names, words, jobs, as_json=as_json))
+    spec = pipeline_files.load_named(names[0])
     options = flows.given_options(
         spec, max_records=max_records, max_chunks=max_chunks, resend=resend
     )
@@ -63,13 +84,36 @@ def run_pipeline(
 
 
 @app.command()
-def status(pipeline: OneOrAll = None, as_json: Json = False) -> None:
-    """Show origin, cursor, end and lag of every partition, and each problem with its fix."""
-    if pipeline:
-        answer(_status(pipeline_files.load_named(pipeline)), render.print_status, as_json=as_json)
-        return
-    states = flows.for_each(pipeline_files.pipeline_names(), _status)
-    raise typer.Exit(render.print_each(states, render.print_status, as_json=as_json))
+def status(
+    pipeline: OneOrAll = None,
+    watch: Annotated[
+        int | None, typer.Option(min=1, help="Show it again every so many seconds.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show origin, cursor, end and lag of every partition, and each problem with its fix.
+
+    Exit 3 if something needs action, 4 if the broker or the source does not answer.
+    """
+    while True:
+        code = _show_status(pipeline, as_json=as_json)
+        if watch is None:
+            raise typer.Exit(code)
+        time.sleep(watch)
+        if not as_json:
+            clear()
+
+
+@app.command("list")
+def list_pipelines(as_json: Json = False) -> None:
+    """List all pipelines with the state of each: kind, schedule, backlog, last entry."""
+    listed = [
+        Listed.of(name, result)
+        for name, result in flows.for_each(_names(), _with_spec, at_once=_AT_ONCE)
+    ]
+    document = Pipelines(pipelines=tuple(listed))
+    answer(document, render.print_list, as_json=as_json)
+    raise typer.Exit(worst_exit_code(0, *(EXIT_CODES[State(each.state)] for each in listed)))
 
 
 @app.command("files")
@@ -144,5 +188,32 @@ def release(
     answer(released, lambda _: say(text), as_json=as_json)
 
 
-def _status(spec: Spec) -> Document:
-    return flows.flow_of(spec).status(spec, kafka)
+def _show_status(pipeline: str | None, *, as_json: bool) -> int:
+    """Print the status of one pipeline, or of all, and return the exit code."""
+    codes = []
+
+    def judged(spec: Spec) -> Document:
+        _, found = _with_spec(spec)
+        codes.append(EXIT_CODES[flows.flow_of(spec).judge(spec, found).state])
+        return found
+
+    if pipeline:
+        found = judged(pipeline_files.load_named(pipeline))
+        answer(found, render.print_status, as_json=as_json)
+        return worst_exit_code(*codes)
+    states = flows.for_each(_names(), judged, at_once=_AT_ONCE)
+    code = render.print_each(states, render.print_status, as_json=as_json)
+    return worst_exit_code(code, *codes)
+
+
+def _names() -> list[str]:
+    """Return the names of all pipelines. Say where they would be if there is none."""
+    names = pipeline_files.pipeline_names()
+    if not names:
+        where = pipeline_files.pipelines_directory()
+        note(f"there is no pipeline in {where}; `tidegate init` writes one")
+    return names
+
+
+def _with_spec(spec: Spec) -> tuple[Spec, Document]:
+    return spec, flows.flow_of(spec).status(spec, kafka)

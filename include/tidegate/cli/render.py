@@ -19,11 +19,14 @@ from tidegate.cli.console import (
     note,
     say,
     say_columns,
+    time_since,
     worst_exit_code,
 )
 from tidegate.core.wording import counted
+from tidegate.runs.pipeline_state import EXIT_CODES, State
 
 if TYPE_CHECKING:
+    from tidegate.cli.listed import Pipelines
     from tidegate.egress.status import EgressStatus
     from tidegate.ingest.status import IngestStatus
     from tidegate.runs.findings import Verified
@@ -45,6 +48,30 @@ def print_each(results: Results, show: Callable[[Any], None], *, as_json: bool) 
     if as_json:
         print(json.dumps({"format": 1, "pipelines": documents}))
     return code
+
+
+def print_list(listed: Pipelines) -> None:
+    """Print a line a pipeline, the worst state first, and the reasons of those that need action."""
+    order = [*State]
+    lines = sorted(listed.pipelines, key=lambda each: order.index(each.state))
+    if lines:
+        say_columns(
+            ("pipeline", "kind", "schedule", "state", ">waiting", ">last entry"),
+            (
+                (
+                    each.pipeline,
+                    each.kind or "",
+                    each.schedule or "",
+                    each.state,
+                    "" if each.waiting is None else f"{each.waiting:,}",
+                    f"{time_since(each.last)} ago" if each.last else "",
+                )
+                for each in lines
+            ),
+        )
+    for each in lines:
+        if EXIT_CODES[State(each.state)]:
+            say(f"{each.pipeline}: {each.reason}", "yellow")
 
 
 class Printers(NamedTuple):

@@ -166,7 +166,8 @@ def print_explained(explained: IngestExplained) -> None:
         say(f"gap: {_range(gap)}: {gap.reason}")
     for left in explained.left_out:
         say(f"excluded: {left.excluded}")
-        say(f"  → {left.fix}")
+        for line in _fix(left.fix):
+            say(line)
 
 
 def print_status(state: IngestStatus) -> None:
@@ -209,7 +210,13 @@ def _problems(state: IngestStatus) -> Iterator[str]:
                 yield f"{topic}-{p}: {hidden} behind a transaction that is open {age}"
     for each in state.problems:
         yield str(each.excluded)
-        yield f"  → {each.fix}"
+        yield from _fix(each.fix)
+
+
+def _fix(text: str) -> Iterator[str]:
+    """Yield the ways out of a problem, a line each."""
+    for number, way in enumerate(text.split("; ")):
+        yield f"  {' ' if number else '→'} {way}"
 
 
 def _undecodable(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

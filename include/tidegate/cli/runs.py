@@ -64,13 +64,8 @@ def carry_out(
         return
     note(f"run id: {run.run_id}")
     try:
-        with _signals_raise():
+        with ended_by_signals():
             _carry_out(run, run_id, replan=replan, as_json=as_json)
-    except KeyboardInterrupt:
-        raise _with_kept(run, Stopped("interrupted", INTERRUPTED)) from None
-    except _Terminated as end:
-        stopped = Stopped(f"ended by {end.signal.name}", 128 + end.signal)
-        raise _with_kept(run, stopped) from None
     except Exception as error:
         _with_kept(run, error)
         raise
@@ -136,8 +131,8 @@ def _waiting(spec: Egress) -> Waiting | None:
 
 
 @contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Raise _Terminated on SIGTERM and SIGHUP, so that Spark is ended and its files are removed.
+def ended_by_signals() -> Iterator[None]:
+    """Raise Stopped on SIGINT, SIGTERM and SIGHUP, so that Spark is ended, its files are removed.
 
     A signal that is ignored, as SIGHUP is after `nohup`, stays ignored.
     """
@@ -151,6 +146,10 @@ def _signals_raise() -> Iterator[None]:
         signal.signal(number, terminate)
     try:
         yield
+    except KeyboardInterrupt:
+        raise Stopped("interrupted", INTERRUPTED) from None
+    except _Terminated as end:
+        raise Stopped(f"ended by {end.signal.name}", 128 + end.signal) from None
     finally:
         for number, how in caught.items():
             signal.signal(number, how)

@@ -47,7 +47,7 @@ FIXES = {
     Reason.TRUNCATED: "the broker lost records that the lake has; see `truncated` in "
     "docs/runbook.md",
     Reason.EXPIRED: "`tidegate offsets set {pipeline} {topic} {partition} {end} --reason …` gives "
-    "up these offsets; `on_expired: skip` gives up all that expire, also later",
+    "these up; `on_expired: skip` gives up all that expire, also later",
     Reason.UNREADABLE: "a producer writes timestamps that are no milliseconds; set "
     "`on_unreadable: gap` to give up these offsets and go on behind them",
     Reason.HANGING: "no record behind it is read until it ends: `kafka-transactions.sh "

@@ -17,6 +17,7 @@ from tidegate.errors import TidegateError
 from tidegate.lake import json_documents, plans
 from tidegate.lake.ledger import LastEntry, Ledger, last_entry
 from tidegate.lake.store_protocol import Store, Stores
+from tidegate.runs.pipeline_state import Judged, State, judge_backlog
 from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 
 FORMAT = 1
@@ -112,6 +113,20 @@ class EgressStatus(Document):
     last_entry: LastEntry | None
     broken_order: tuple[BrokenOrder, ...]
     open_claims: tuple[OpenClaim, ...]
+
+
+def judge_egress(status: EgressStatus) -> Judged:
+    """Return the state that a status shows."""
+    waiting = status.waiting
+    count = None if waiting is None else waiting.offsets or waiting.files + waiting.young
+    for claim in status.open_claims:
+        if claim.sender_dead:
+            return Judged(State.BLOCKED, f"plan {claim.plan_id}: its sender is dead", count)
+    if status.left_out:
+        return Judged(State.BLOCKED, str(status.left_out[0]), count)
+    if waiting is None or count is None:
+        return Judged(State.UNKNOWN, status.source_problem or "")
+    return judge_backlog(count, "offset" if waiting.offsets else "file")
 
 
 def read_egress_status(

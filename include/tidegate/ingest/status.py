@@ -16,6 +16,7 @@ from tidegate.core.entries import Gap
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import Document
 from tidegate.core.partition import LeftOut, Problem
+from tidegate.core.wording import counted
 from tidegate.core.work import chunks_to_commit
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
 from tidegate.ingest import truncation
@@ -26,6 +27,7 @@ from tidegate.lake.ledger import LastEntry, Ledger, last_entry, read_existing
 from tidegate.lake.plan_work import open_attempts
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.kafka_protocol import Kafka
+from tidegate.runs.pipeline_state import Judged, State, judge_backlog
 from tidegate.runs.spec_protocol import IngestSpec
 from tidegate.runs.topics import recorded_topics, resolve_topics
 
@@ -188,6 +190,30 @@ class IngestStatus(Document):
     open_claims: tuple[str, ...] = ()
     unfinished: tuple[UnfinishedPlan, ...]
     broker: str | None
+
+
+def judge_ingest(spec: IngestSpec, status: IngestStatus) -> Judged:
+    """Return the state that a status shows. What a run skips by the pipeline's policy is none."""
+    waiting = None
+    if status.broker is None:
+        partitions = (
+            each for topic in status.topics.values() for each in topic.partitions.values()
+        )
+        waiting = sum(each.lag or 0 for each in partitions)
+    found = [each.excluded for each in status.problems]
+    found = [each for each in found if not partition.is_skipped(spec, each)]
+    expired = [each for each in found if each.reason is partition.Reason.EXPIRED]
+    for state, excluded in ((State.LOSING, expired), (State.BLOCKED, found)):
+        if excluded:
+            more = len(excluded) - 1
+            also = f", and {counted(more, 'other')}" if more else ""
+            return Judged(state, f"{excluded[0]}{also}", waiting)
+    for plan in status.unfinished:
+        if plan.refused:
+            return Judged(State.BLOCKED, f"plan {plan.plan_id}: {plan.refused[0]}", waiting)
+    if waiting is None:
+        return Judged(State.UNKNOWN, status.broker or "")
+    return judge_backlog(waiting, "offset")
 
 
 def read_ingest_status(

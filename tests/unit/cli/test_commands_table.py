@@ -46,7 +46,7 @@ def test_the_help_has_groups_and_each_command_its_examples() -> None:
     assert [group for group in GROUPS if group in asked] == [*GROUPS]
     ways = (["run", "--help"], ["run", "-h"], ["help", "run"])
     first, *others = (CliRunner().invoke(main.app, way).output for way in ways)
-    assert "orders --max-chunks 10" in first
+    assert "--all --jobs 2" in first
     assert others == [first, first]
 
 

@@ -1,0 +1,76 @@
+"""Runs of several pipelines by one command: a process each, so many at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tidegate.cli.console import note, say, worst_exit_code
+from tidegate.cli.runs import ended_by_signals
+
+
+class Runs:
+    """The processes of the runs. Those that go on when the command ends are ended, too."""
+
+    def __init__(self, options: Sequence[str], *, as_json: bool) -> None:
+        self.options, self.as_json = options, as_json
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+
+    def run(self, name: str) -> Any:
+        """Run a pipeline to its end. Return its document with `--json`, else relay its lines."""
+        command = [sys.executable, "-m", "tidegate.cli.main", "run", name, *self.options]
+        process = self.processes[name] = subprocess.Popen(
+            [*command, "--json"] if self.as_json else command,
+            stdout=subprocess.PIPE,
+            stderr=None if self.as_json else subprocess.STDOUT,
+            text=True,
+        )
+        with process:
+            assert process.stdout is not None, "it is a pipe"
+            if self.as_json:
+                return _document(name, process.stdout.read())
+            for line in process.stdout:
+                say(f"{name}: {line.rstrip()}")
+        return None
+
+    def end(self) -> None:
+        """End the processes that go on."""
+        for process in self.processes.values():
+            process.terminate()  # which does nothing to a process that has ended
+
+    def failed(self) -> dict[str, int]:
+        """Return the exit codes of the runs that failed."""
+        return {name: each.returncode for name, each in self.processes.items() if each.returncode}
+
+
+def run_each(pipelines: Sequence[str], options: Sequence[str], jobs: int, *, as_json: bool) -> int:
+    """Run pipelines, `jobs` at once, and return the most severe exit code.
+
+    A run that fails stops no other. Each line of progress begins with the name of its pipeline.
+    """
+    runs = Runs(options, as_json=as_json)
+    with ended_by_signals(), ThreadPoolExecutor(jobs) as threads:
+        try:
+            documents = list(threads.map(runs.run, pipelines))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            runs.end()
+            raise
+    failed = runs.failed()
+    if as_json:
+        print(json.dumps({"format": 1, "pipelines": documents}))
+    elif failed:
+        note(f"failed: {', '.join(failed)} ({len(failed)} of {len(pipelines)})", "red")
+    return worst_exit_code(0, *(code if code in range(1, 5) else 1 for code in failed.values()))
+
+
+def _document(name: str, text: str) -> Any:
+    """Return the document that a run printed, with the name of its pipeline."""
+    try:
+        return {"pipeline": name, **json.loads(text)}
+    except ValueError:  # it was killed
+        return {"format": 1, "pipeline": name}

@@ -1,0 +1,136 @@
+"""Commands about several pipelines: one state each, its exit code, and runs as a process each."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.doc_pages import fenced, page
+from tidegate import flows
+from tidegate.cli import main
+from tidegate.core.partition import LeftOut, Problem, Reason
+from tidegate.egress.status import EgressStatus, judge_egress
+from tidegate.errors import BrokerUnreachable
+from tidegate.ingest.status import IngestStatus
+from tidegate.runs.pipeline_state import State
+
+Tidegate = Callable[..., tuple[int, str, str]]
+STATUS, EGRESS = map(json.loads, fenced(page("docs/json.md#status"), "json"))
+"""The examples of the page."""
+(LOST,) = IngestStatus.from_json(STATUS).problems
+RECREATED = Problem(LeftOut("flights", None, Reason.RECREATED, {"was": "a", "is": "b"}), "adopt")
+HEALTHY = replace(IngestStatus.from_json(STATUS), problems=(), unfinished=())
+
+
+@pytest.fixture
+def statuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Pipelines by their files; what each status is, or the error in its place."""
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"extra": {"bootstrap.servers": "b:1"}}')
+    found: dict[str, Any] = {}
+
+    def status(_: object, spec: Any, __: object) -> Any:
+        answer = found[spec.name]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(flows.IngestFlow, "status", status)
+    monkeypatch.setattr(flows.EgressFlow, "status", status)
+    return found
+
+
+@pytest.fixture
+def add(statuses: dict[str, Any], tmp_path: Path) -> Callable[..., None]:
+    def pipeline(name: str, status: Any, **more: Any) -> None:
+        lake = {"lake": str(tmp_path / "lake")}
+        form = {"name": name, "kind": "ingest", "topics": ["flights"], **lake, **more}
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(form))
+        statuses[name] = status
+
+    return pipeline
+
+
+@pytest.fixture
+def tidegate(
+    statuses: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Tidegate:
+    def run(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["tidegate", *args])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+        return int(ended.value.code or 0), *capfd.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "state", "code"),
+    [
+        (HEALTHY, {}, State.OK, 0),
+        (replace(HEALTHY, topics={}), {}, State.IDLE, 0),
+        (replace(HEALTHY, problems=(LOST, RECREATED)), {}, State.LOSING, 3),
+        (replace(HEALTHY, problems=(LOST,)), {"on_expired": "skip"}, State.OK, 0),
+        (replace(HEALTHY, problems=(RECREATED,)), {}, State.BLOCKED, 3),
+        (replace(HEALTHY, broker="no broker answered"), {}, State.UNKNOWN, 4),
+        (BrokerUnreachable("no broker answered"), {}, State.UNKNOWN, 4),
+    ],
+)  # fmt: skip
+def test_the_state_of_an_ingest(
+    tidegate: Tidegate, add: Callable[..., None], status: Any, more: Any, state: State, code: int
+) -> None:
+    """Of `status` and `list` the same, for one pipeline and for all."""
+    add("p", status, **more)
+    for command in (("status", "p"), ("status",), ("list",)):
+        assert tidegate(*command)[0] == code, command
+    (listed,) = json.loads(tidegate("list", "--json")[1])["pipelines"]
+    assert listed["state"] == state
+
+
+def test_the_state_of_an_egress() -> None:
+    """A file that is excluded, or a dead sender, needs action; a source may not answer."""
+    whole = EgressStatus.from_json(EGRESS)
+    healthy = replace(whole, left_out=(), open_claims=())
+    away = replace(healthy, waiting=None, source_problem="not mounted")
+    states = [judge_egress(status).state for status in (whole, healthy, away)]
+    assert states == [State.BLOCKED, State.OK, State.UNKNOWN]
+
+
+def test_the_worst_pipelines_come_first(
+    tidegate: Tidegate, add: Callable[..., None], tmp_path: Path
+) -> None:
+    """Also one whose file is wrong, with what is wrong with it."""
+    add("fine", HEALTHY)
+    add("lost", replace(HEALTHY, problems=(LOST,)))
+    (tmp_path / "wrong.yaml").write_text("name: wrong\n")
+    code, out, _ = tidegate("list")
+    assert code == 3
+    assert [line.split()[0] for line in out.splitlines()[1:4]] == ["lost", "wrong", "fine"]
+    assert f"lost: {LOST.excluded}" in out
+    assert "kind: missing" in out
+
+
+def test_no_pipeline(tidegate: Tidegate, tmp_path: Path) -> None:
+    """It says where they would be."""
+    for command in ("status", "list"):
+        code, _, err = tidegate(command)
+        assert (code, str(tmp_path) in err) == (0, True)
+
+
+def test_runs_of_several(tidegate: Tidegate, tmp_path: Path) -> None:
+    """Each line has its pipeline, no failure stops another, and the worst exit code is theirs."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\n")
+    code, out, err = tidegate("run", "--all", "--jobs", "2")
+    assert code == 2
+    assert {line.partition(":")[0] for line in out.splitlines()} == {"a", "b"}
+    assert "failed: a, b (2 of 2)" in err
+    code, out, _ = tidegate("run", "b", "a", "--json")
+    found = json.loads(out)["pipelines"]
+    assert [(each["pipeline"], each["error"]["name"]) for each in found] == [
+        ("b", "ConfigurationError"), ("a", "ConfigurationError"),
+    ]  # fmt: skip
