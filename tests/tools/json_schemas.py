@@ -8,7 +8,7 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from tidegate.cli.listed import Pipelines
+from tidegate.cli.listed import PipelineList
 from tidegate.cli.render_settings import SettingAnswers, Validated
 from tidegate.core.json_codec import Form, Name, Presence
 from tidegate.core.offsets import Window
@@ -34,7 +34,7 @@ DOCUMENTS = {
     "explain": (IngestExplained, EgressExplained),
     "explain --sample": (CheckedSamples,),
     "status": (IngestStatus, EgressStatus),
-    "list": (Pipelines,),
+    "list": (PipelineList,),
     "coverage": (Coverage,),
     "verify": (Verified,),
     "release": (Released,),

@@ -16,12 +16,12 @@ EVERY_DAY, SET_UP, PAST, REPAIR = "Every day", "Set up", "Past data", "Repair"
 GROUPS = (EVERY_DAY, SET_UP, PAST, REPAIR)
 
 
-class Line(NamedTuple):
-    """What `--help` says of a command, where, and two examples of its arguments."""
+class HelpLine(NamedTuple):
+    """What `--help` says of a command, where, and examples of its arguments."""
 
     group: str
     says: str
-    examples: tuple[str, str]
+    examples: tuple[str, ...]
 
     def epilog(self, name: str) -> str:
         """Return the examples as the end of the command's help."""
@@ -31,32 +31,32 @@ class Line(NamedTuple):
 
 COMMANDS = {
     "pipeline_commands": {
-        "run": Line(
+        "run": HelpLine(
             EVERY_DAY,
             "Ingest new records. Egress: send unsent data. Several are run as a process each.",
             ("orders", "--all --jobs 2"),
         ),
-        "status": Line(
+        "status": HelpLine(
             EVERY_DAY,
             "Show origin, cursor, end and lag of every partition, and each problem with its fix.",
             ("orders", "--json"),
         ),
-        "list": Line(
+        "list": HelpLine(
             EVERY_DAY,
             "List all pipelines with the state of each: kind, schedule, backlog, last entry.",
             ("", "--json"),
         ),
-        "files": Line(
+        "files": HelpLine(
             EVERY_DAY,
             "List committed files, including those not yet in `data/`.",
             ("orders", "orders --json"),
         ),
-        "verify": Line(
+        "verify": HelpLine(
             REPAIR,
             "Check that ledger, manifests, files and footers agree. Exit 3 if they differ.",
             ("orders", "orders --against-kafka"),
         ),
-        "release": Line(
+        "release": HelpLine(
             REPAIR,
             "End an egress claim whose sender cannot be proven dead, or whose plan cannot go on.",
             (
@@ -66,29 +66,29 @@ COMMANDS = {
         ),
     },
     "query": {
-        "sql": Line(
+        "sql": HelpLine(
             EVERY_DAY,
             "Ask the lake with SQL, by DuckDB: each committed row once. Nothing is written.",
             ("orders 'SELECT count(*) FROM orders'", "orders 'FROM orders LIMIT 5' --json"),
         ),
-        "view": Line(
+        "view": HelpLine(
             EVERY_DAY,
             "Print the SQL of a view of the lake, with its typed columns, for another program.",
             ("orders", "orders --engine spark"),
         ),
-        "peek": Line(
+        "peek": HelpLine(
             EVERY_DAY,
             "Show some records of a topic, as people read them. Nothing is read into the lake.",
             ("orders", "orders -n 3"),
         ),
     },
     "window_commands": {
-        "explain": Line(
+        "explain": HelpLine(
             EVERY_DAY,
             "Show what `run` would do now, without doing it.",
             ("orders", "orders --sample 1000"),
         ),
-        "backfill": Line(
+        "backfill": HelpLine(
             PAST,
             "Ingest the offsets of a window that are not in the lake. Live runs are not affected.",
             (
@@ -96,7 +96,7 @@ COMMANDS = {
                 "orders --range orders:0:100-250",
             ),
         ),
-        "replay": Line(
+        "replay": HelpLine(
             PAST,
             "Ingest: read a window again and replace its files. Egress: send a window or files "
             "again.",
@@ -105,66 +105,66 @@ COMMANDS = {
                 "orders_out --start -1d --end -6h --replay-id late",
             ),
         ),
-        "coverage": Line(
+        "coverage": HelpLine(
             PAST,
             "Show every offset: covered (live, backfill, replay), skipped, expired or unseen.",
             ("orders", "orders --json"),
         ),
     },
     "maintenance_commands": {
-        "reconcile": Line(
+        "reconcile": HelpLine(
             REPAIR,
             "Compare Variables and group offsets with the ledger, and rewrite those that are "
             "behind.",
             ("orders", "--json"),
         ),
-        "repair": Line(
+        "repair": HelpLine(
             REPAIR,
             "Place committed files after crashes. Quarantine files in data/ that no live commit "
             "lists.",
             ("orders", "--json"),
         ),
-        "sweep": Line(
+        "sweep": HelpLine(
             REPAIR,
             "Delete staged files that are no longer needed: of placed, lost or abandoned attempts.",
             ("orders", "orders --abandon-after 48"),
         ),
-        "checkpoint": Line(
+        "checkpoint": HelpLine(
             REPAIR,
             "Write a checkpoint of the ledger, so that opening it reads few entries.",
             ("orders", "--json"),
         ),
-        "doctor": Line(
+        "doctor": HelpLine(
             SET_UP,
             "Check everything that a run needs. Each warning and failure names its fix.",
             ("orders", "--json"),
         ),
     },
     "offset_commands": {
-        "offsets": Line(
+        "offsets": HelpLine(
             REPAIR,
             "Cursors: show them, move one forward, adopt a recreated topic.",
             ("show orders", "set orders orders 0 300 --reason 'records of a test'"),
         )
     },
     "configuring": {
-        "settings": Line(
+        "settings": HelpLine(
             SET_UP,
             "Show which settings of Kafka and Spark a pipeline file takes, and why others not.",
             ("max.poll.records", "--json"),
         ),
-        "validate": Line(
+        "validate": HelpLine(
             SET_UP,
             "Check pipeline files without network: all complaints at once. Exit 2 if there are "
             "any.",
             ("", "orders"),
         ),
-        "schema": Line(
+        "schema": HelpLine(
             SET_UP,
             "Print the JSON Schema of pipeline files, for editors.",
             ("", "> pipeline.schema.json"),
         ),
-        "init": Line(
+        "init": HelpLine(
             SET_UP,
             "Write a first pipeline file with comments. A terminal is asked for what no option "
             "says.",
@@ -175,21 +175,21 @@ COMMANDS = {
         ),
     },
     "jars": {
-        "jars": Line(
+        "jars": HelpLine(
             SET_UP,
             "Fetch the pinned jars that are missing, and make the archive of Spark's classes.",
             ("", "--no-archive"),
         )
     },
     "demo": {
-        "demo": Line(
+        "demo": HelpLine(
             SET_UP,
             "Start Kafka and Airflow locally, ingest a year of real flights, and verify the lake.",
-            ("", "--s3"),
+            ("",),
         )
     },
     "local": {
-        "local": Line(SET_UP, "Kafka, Postgres and Airflow on this machine.", ("up", "down"))
+        "local": HelpLine(SET_UP, "Kafka, Postgres and Airflow on this machine.", ("up", "down"))
     },
 }
 

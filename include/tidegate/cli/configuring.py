@@ -56,7 +56,7 @@ def settings(
 def validate(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Names, or paths of pipeline files; by default all pipelines."),
+        typer.Argument(help="Names, or paths of pipeline files. By default all pipelines."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -91,7 +91,7 @@ def _validated(path: Path) -> ValidatedFile:
 
 @app.command()
 def schema(
-    output: Annotated[Path | None, typer.Option(help="A file to write; by default stdout.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A file to write. By default stdout.")] = None,
 ) -> None:
     """Print the JSON Schema of pipeline files, for editors."""
     from tidegate.pipelines.editor_schema import editor_schema as schema_of_files
@@ -133,10 +133,10 @@ def init(
         str | None, typer.Option("--format", help=f"Egress: {_FORMATS}.")
     ] = None,
     lake: Annotated[
-        str | None, typer.Option(help="A directory or URL; by default ${TIDEGATE_LAKE}.")
+        str | None, typer.Option(help="A directory or URL. By default ${TIDEGATE_LAKE}.")
     ] = None,
     kafka: Annotated[
-        str | None, typer.Option(help="A connection's id; by default kafka_default.")
+        str | None, typer.Option(help="A connection's id. By default kafka_default.")
     ] = None,
     sample: Annotated[
         bool, typer.Option(help="Ingest: propose typed columns by the newest records.")

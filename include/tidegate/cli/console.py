@@ -49,7 +49,7 @@ Pipeline = Annotated[
 OneOrAll = Annotated[
     str | None,
     typer.Argument(
-        callback=_named, autocompletion=_complete_name, help="One pipeline; by default all."
+        callback=_named, autocompletion=_complete_name, help="One pipeline. By default all."
     ),
 ]
 Several = Annotated[

@@ -23,7 +23,7 @@ def fetch(
     ] = False,
     spark: Annotated[
         Path | None,
-        typer.Option("--spark-home", help="Jars for the Spark in this directory; no archive."),
+        typer.Option("--spark-home", help="Jars for the Spark in this directory. No archive."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -12,7 +12,7 @@ from tidegate.runs.pipeline_state import judge_error
 
 
 @dataclass(frozen=True)
-class Listed(Document):
+class ListedPipeline(Document):
     """A pipeline, its state and the reason for it.
 
     `state` is a State as text. `kind` and `schedule` are None if its file is wrong. `waiting`
@@ -29,7 +29,7 @@ class Listed(Document):
     last: str | None
 
     @classmethod
-    def of(cls, name: str, result: tuple[Spec, Any] | Exception) -> Listed:
+    def of(cls, name: str, result: tuple[Spec, Any] | Exception) -> ListedPipeline:
         """Return the line of a pipeline by its spec and status, or by the error in their place."""
         if isinstance(result, Exception):
             state, reason, waiting = judge_error(result)
@@ -41,8 +41,8 @@ class Listed(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pipelines(Document):
+class PipelineList(Document):
     """All pipelines (contract: `list --json`)."""
 
     format: int = 1
-    pipelines: tuple[Listed, ...]
+    pipelines: tuple[ListedPipeline, ...]

@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 Topic = Annotated[str, typer.Argument(help="A topic of the pipeline.")]
-Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
+Reason = Annotated[str, typer.Option(help="Why. Kept in the ledger.")]
 
 
 @app.command("show")

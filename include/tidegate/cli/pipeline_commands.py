@@ -25,7 +25,7 @@ from tidegate.cli.console import (
     say,
     worst_exit_code,
 )
-from tidegate.cli.listed import Listed, Pipelines
+from tidegate.cli.listed import ListedPipeline, PipelineList
 from tidegate.cli.many_runs import run_each
 from tidegate.cli.runs import carry_out, new_run
 from tidegate.core.json_codec import Document
@@ -53,7 +53,7 @@ def run_pipelines(
     every: Annotated[bool, typer.Option("--all", help="All pipelines.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="So many of several at once.")] = 1,
     run_id: Annotated[
-        str | None, typer.Option(help="Continue the run of this id; by default a new run.")
+        str | None, typer.Option(help="Continue the run of this id. By default a new run.")
     ] = None,
     max_records: MaxRecords = None,
     max_chunks: MaxChunks = None,
@@ -108,10 +108,10 @@ def status(
 def list_pipelines(as_json: Json = False) -> None:
     """List all pipelines with the state of each: kind, schedule, backlog, last entry."""
     listed = [
-        Listed.of(name, result)
+        ListedPipeline.of(name, result)
         for name, result in flows.for_each(_names(), _with_spec, at_once=_AT_ONCE)
     ]
-    document = Pipelines(pipelines=tuple(listed))
+    document = PipelineList(pipelines=tuple(listed))
     answer(document, render.print_list, as_json=as_json)
     raise typer.Exit(worst_exit_code(0, *(EXIT_CODES[State(each.state)] for each in listed)))
 
@@ -150,7 +150,7 @@ def release(
     ],
     reason: Annotated[str, typer.Option(help="Kept in the ledger.")],
     plan: Annotated[
-        str | None, typer.Option(help="The plan; by default the only open claim.")
+        str | None, typer.Option(help="The plan. By default the only open claim.")
     ] = None,
     late: Annotated[
         bool, typer.Option(help="Declare late offsets of a lake sent, in place of a claim.")
@@ -207,7 +207,7 @@ def _show_status(pipeline: str | None, *, as_json: bool) -> int:
 
 
 def _names() -> list[str]:
-    """Return the names of all pipelines. Say where they would be if there is none."""
+    """Return the names of all pipelines. If there are no pipelines, say where they would be."""
     names = pipeline_files.pipeline_names()
     if not names:
         where = pipeline_files.pipelines_directory()

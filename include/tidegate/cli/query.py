@@ -48,7 +48,7 @@ def sql(
         typer.Argument(help='SQL of DuckDB; the lake is a view named as the pipeline, or "lake".'),
     ],
     topic: Annotated[
-        str | None, typer.Option(help="Only this topic; by default all of the lake.")
+        str | None, typer.Option(help="Only this topic. By default all of the lake.")
     ] = None,
     at: Annotated[
         str | None,
@@ -116,12 +116,12 @@ def view(
 def peek(
     pipeline: Pipeline,
     topic: Annotated[
-        str | None, typer.Option(help="Any topic of the pipeline's Kafka; by default its only one.")
+        str | None, typer.Option(help="Any topic of the pipeline's Kafka. By default its only one.")
     ] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="By default all.")] = None,
     start: Annotated[
         str | None,
-        typer.Option(help="An offset, a time, a date, -1d or -6h; by default the newest records."),
+        typer.Option(help="An offset, a time, a date, -1d or -6h. By default the newest records."),
     ] = None,
     most: Annotated[int, typer.Option("-n", min=1, max=MOST, help="So many records.")] = 10,
     zone: Zone = "UTC",

@@ -26,7 +26,7 @@ from tidegate.core.wording import counted
 from tidegate.runs.pipeline_state import EXIT_CODES, State
 
 if TYPE_CHECKING:
-    from tidegate.cli.listed import Pipelines
+    from tidegate.cli.listed import PipelineList
     from tidegate.egress.status import EgressStatus
     from tidegate.ingest.status import IngestStatus
     from tidegate.runs.findings import Verified
@@ -50,7 +50,7 @@ def print_each(results: Results, show: Callable[[Any], None], *, as_json: bool) 
     return code
 
 
-def print_list(listed: Pipelines) -> None:
+def print_list(listed: PipelineList) -> None:
     """Print a line a pipeline, the worst state first, and the reasons of those that need action."""
     order = [*State]
     lines = sorted(listed.pipelines, key=lambda each: order.index(each.state))

@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-Topic = Annotated[str | None, typer.Option(help="A topic; required if the pipeline has several.")]
-Partitions = Annotated[str | None, typer.Option(help="Numbers with commas; by default all.")]
+Topic = Annotated[str | None, typer.Option(help="A topic. Required if the pipeline has several.")]
+Partitions = Annotated[str | None, typer.Option(help="Numbers with commas. By default all.")]
 Start = Annotated[
     str | None,
     typer.Option(help="An offset, offsets in Spark's form, a date, a time, or -1d, -6h, -30m."),
 ]
 End = Annotated[
     str | None,
-    typer.Option(help="In the same forms as start; exclusive. After a time: by default now."),
+    typer.Option(help="In the same forms as start, exclusive. After a time: by default now."),
 ]
 Zone = Annotated[
-    str, typer.Option(help="Of dates, and of times without one; schedules are in UTC.")
+    str, typer.Option(help="Of dates, and of times without one. Schedules are in UTC.")
 ]
 RunId = Annotated[
-    str | None, typer.Option(help="Continue the run of this id; by default a new run.")
+    str | None, typer.Option(help="Continue the run of this id. By default a new run.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only explain.")]
 
@@ -123,14 +123,14 @@ def backfill_window(
         list[str] | None,
         typer.Option(
             "--range",
-            help="In place of a window: exact offsets, `orders:0:120-340`; may be repeated.",
+            help="In place of a window: exact offsets, `orders:0:120-340`. May be repeated.",
         ),
     ] = None,
     fill_gaps: Annotated[
         bool, typer.Option(help="In place of a window: all skipped offsets still in the log.")
     ] = False,
     chunk_size: Annotated[
-        int | None, typer.Option(help="Offsets per commit; by default max_records.")
+        int | None, typer.Option(help="Offsets per commit. By default max_records.")
     ] = None,
     run_id: RunId = None,
     dry_run: DryRun = False,
@@ -174,12 +174,12 @@ def replay_window(
         list[str] | None,
         typer.Option(
             "--file",
-            help="Egress of files: a name or glob of what was sent; may be repeated. start and "
+            help="Egress of files: a name or glob of what was sent. May be repeated. start and "
             "end are then when it was sent.",
         ),
     ] = None,
     run_id: Annotated[
-        str | None, typer.Option(help="Its name in reports; the replay id alone continues it.")
+        str | None, typer.Option(help="Its name in reports. The replay id alone continues it.")
     ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,

@@ -204,8 +204,9 @@ def _window(params: Mapping[str, Any], context: Context) -> dict[str, Any]:
     given = params["partitions"]
     # Of the run, so that a task that is cleared means the same.
     now = datetime.fromisoformat(context["dag_run"].run_after.isoformat())
-    edges = absolute_edges(params["start"], params["end"], params["zone"], now)
-    return {"partitions": None if given is None else tuple(sorted(set(given))), **edges}
+    partitions = None if given is None else tuple(sorted(set(given)))
+    start, end, zone = (params[name] for name in ("start", "end", "zone"))
+    return {"partitions": partitions, **absolute_edges(start, end, zone, now)}
 
 
 def _known_params(context: Context) -> list[str]:

@@ -128,7 +128,7 @@ def test_runs_of_several(tidegate: Tidegate, tmp_path: Path) -> None:
     code, out, err = tidegate("run", "--all", "--jobs", "2")
     assert code == 2
     assert {line.partition(":")[0] for line in out.splitlines()} == {"a", "b"}
-    assert "failed: a, b (2 of 2)" in err
+    assert "failed: a, b " in err
     code, out, _ = tidegate("run", "b", "a", "--json")
     found = json.loads(out)["pipelines"]
     assert [(each["pipeline"], each["error"]["name"]) for each in found] == [
