@@ -64,7 +64,8 @@ def run_each(pipelines: Sequence[str], options: Sequence[str], jobs: int, *, as_
     if as_json:
         print(json.dumps({"format": 1, "pipelines": documents}))
     elif failed:
-        note(f"failed: {', '.join(failed)} ({len(failed)} of {len(pipelines)})", "red")
+        names = ", ".join(name for name in pipelines if name in failed)
+        note(f"failed: {names} ({len(failed)} of {len(pipelines)})", "red")
     return worst_exit_code(0, *(code if code in range(1, 5) else 1 for code in failed.values()))
 
 
