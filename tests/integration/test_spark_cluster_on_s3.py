@@ -162,14 +162,17 @@ def test_the_settings_of_the_page(
     given = dict(each.split("=", 1) for each in asked.stdout.decode().split("\0") if each)
     exported = {name: given[name] for name in re.findall(r"^export (\w+)", settings, re.MULTILINE)}
 
-    topic_records.numbers(secured.admin, "orders", 500)
+    topic_records.numbers(secured.admin, "orders-of-readme", 500)
     environ = {**s3.environment, **spark.environment, **exported}
     terminal = Terminal(tmp_path, "", environ=environ)
     terminal.pipelines.mkdir()
-    (terminal.pipelines / "orders.yaml").write_text(fenced(page("README.md"), "yaml")[0])
+    file = fenced(page("README.md"), "yaml")[0].replace("[orders]", "[orders-of-readme]")
+    (terminal.pipelines / "orders.yaml").write_text(
+        file.replace("{orders: ", "{orders-of-readme: ")
+    )
     for words in (("run", "orders"), ("verify", "orders", "--against-kafka")):
         terminal.run(*words)
-    oracle_client.agree(secured.admin, lake, "orders", ["orders"], environ=s3.environment)
+    oracle_client.agree(secured.admin, lake, "orders", ["orders-of-readme"], environ=s3.environment)
     written = b"".join(file.read_bytes() for file in spark.home.rglob("*") if file.is_file())
     assert secured_broker.PASSWORD.encode() not in written
 

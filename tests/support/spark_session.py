@@ -1,6 +1,7 @@
 """The one Spark session of a test process."""
 
 import os
+from contextlib import chdir
 from pathlib import Path
 from unittest import mock
 
@@ -18,7 +19,9 @@ def shared() -> SparkSession:
     if not _started:
         given = staging(Path("none"), {}, 500_000, name="tests")
         settings = for_master(given, "local[2]").conf
-        with mock.patch.dict(os.environ, SPARK_LOCAL_IP="127.0.0.1"):
+        # Spark starts Python workers in its directory, and that of a test is deleted.
+        here = chdir(Path(__file__).parent)
+        with here, mock.patch.dict(os.environ, SPARK_LOCAL_IP="127.0.0.1"):
             builder = SparkSession.builder.master("local[2]").appName("tidegate tests")
             session = builder.config(map={**settings, **STATIC}).config("spark.log.level", "ERROR")
             _started.append(configure_session(session.getOrCreate()))

@@ -68,10 +68,10 @@ def run_pipelines(
     """Ingest new records. Egress: send unsent data. Several are run as a process each."""
     names = pipeline_files.pipeline_names() if every else pipelines or []
     if bool(pipelines) == every:
-        raise ConfigurationError("name one pipeline or several, or give --all")
+        raise typer.BadParameter("name one pipeline or several, or give --all")
     if every or len(names) > 1:
         if run_id or replan:
-            raise ConfigurationError("--run-id and --replan are for one pipeline")
+            raise typer.BadParameter("--run-id and --replan are for one pipeline")
         given = {"--max-records": max_records, "--max-chunks": max_chunks}
         words = [f"{option}={value}" for option, value in given.items() if value]
         words += ["--resend"] if resend else []
