@@ -207,7 +207,8 @@ class IdentityChanged(TidegateError):
     """A cluster or topic is not the one in the ledger or the plan: it was recreated."""
 
     fix = (
-        "If it is the wrong cluster, correct the connection. If the topic was recreated, adopt it."
+        "If it is the wrong cluster, correct the connection. If a source topic was recreated, "
+        "adopt it. If the target of an egress was, release the open claim."
     )
     page = "runbook.md#recreated-or-deleted-topic"
 
