@@ -141,7 +141,7 @@ def test_what_cannot_be_replayed(
     said = terminal.json("replay", "strict", *window, code=3)["error"]["message"]
     words = shlex.split(said.splitlines()[-1])
     assert words[:3] == ["tidegate", "replay", "strict"]
-    assert "2,000 records in" in terminal.run(*words[1:], "--dry-run").stdout
+    assert "2,000 records in" in terminal.run(*words[1:]).stdout
 
     def replay(replay_id: str, **settings: Any) -> int:
         terminal.pipeline("strict", [name], max_records=1_000, options=own_files, **settings)

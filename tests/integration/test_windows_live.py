@@ -159,7 +159,7 @@ def test_invalid_windows(terminal: Terminal, broker: Broker, topic: Callable[...
     said = terminal.json("backfill", "strict", *windows, code=3)["error"]["message"]
     words = shlex.split(said.splitlines()[-1])
     assert words[:3] == ["tidegate", "backfill", "strict"]
-    assert "40 records in" in terminal.run(*words[1:], "--dry-run").stdout
+    assert "40 records in" in terminal.run(*words[1:]).stdout
     (unknown_topic, *_) = complaints("--topic", "else", "--start", "0", "--end", "1")
     assert "else is not among its topics" in unknown_topic
     assert terminal.tree() == before

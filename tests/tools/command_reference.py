@@ -18,7 +18,7 @@ _INTRODUCTION = """\
 
 A command with `-h` shows the same in a terminal. \
 `tidegate --install-completion` lets your shell complete commands and names of pipelines. \
-`tidegate --version` prints the version.
+`tidegate --version` prints the version. Exit codes: [errors](errors.md#exit-codes).
 """
 
 

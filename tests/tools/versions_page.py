@@ -33,7 +33,8 @@ and lake are compared by an independent program, both targets with the source by
 and `tidegate verify --against-kafka` finds no difference. In rows of the connection, Tidegate is \
 elsewhere (Python 3.11), and the Spark connection has the `spark-home` and the `python` of an \
 environment that has PySpark alone: the driver takes PySpark from it and Tidegate from its zip. In \
-rows of the package, the wheel is installed with the extra `spark`.
+rows of the package, the wheel is installed with the extra `spark`. Rows with kafka-clients 3.9.1 \
+were tried before 3.9.2 was pinned.
 """
 LIMITS = """\
 ### Spark 3.5

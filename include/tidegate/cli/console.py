@@ -35,7 +35,10 @@ def _complete_name(incomplete: str) -> list[str]:
     """Return the pipelines that a shell may complete a word to."""
     from tidegate.pipelines import pipeline_files
 
-    return [name for name in pipeline_files.pipeline_names() if name.startswith(incomplete)]
+    try:
+        return [name for name in pipeline_files.pipeline_names() if name.startswith(incomplete)]
+    except TidegateError:  # there is no directory of pipelines
+        return []
 
 
 Pipeline = Annotated[

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 from tidegate.cli.console import note, say, worst_exit_code
@@ -14,21 +15,21 @@ from tidegate.cli.runs import ended_by_signals
 
 
 class Runs:
-    """The processes of the runs. Those that go on when the command ends are ended, too."""
+    """The processes of the runs. Those that go on when the command ends are ended, too.
+
+    Each has a group of its own: Ctrl-C reaches this process alone, and each run gets one signal.
+    """
 
     def __init__(self, options: Sequence[str], *, as_json: bool) -> None:
         self.options, self.as_json = options, as_json
         self.processes: dict[str, subprocess.Popen[str]] = {}
+        self._lock, self._ended = Lock(), False
 
     def run(self, name: str) -> Any:
         """Run a pipeline to its end. Return its document with `--json`, else relay its lines."""
-        command = [sys.executable, "-m", "tidegate.cli.main", "run", name, *self.options]
-        process = self.processes[name] = subprocess.Popen(
-            [*command, "--json"] if self.as_json else command,
-            stdout=subprocess.PIPE,
-            stderr=None if self.as_json else subprocess.STDOUT,
-            text=True,
-        )
+        process = self._start(name)
+        if process is None:
+            return None
         with process:
             assert process.stdout is not None, "it is a pipe"
             if self.as_json:
@@ -37,10 +38,29 @@ class Runs:
                 say(f"{name}: {line.rstrip()}")
         return None
 
+    def _start(self, name: str) -> subprocess.Popen[str] | None:
+        """Start a run. None if the command has ended meanwhile."""
+        # Without -P, a module of the working directory could take the place of a library.
+        command = [sys.executable, "-P", "-m", "tidegate.cli.main", "run", name, *self.options]
+        with self._lock:
+            if self._ended:
+                return None
+            process = self.processes[name] = subprocess.Popen(
+                [*command, "--json"] if self.as_json else command,
+                stdout=subprocess.PIPE,
+                stderr=None if self.as_json else subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                process_group=0,
+            )
+        return process
+
     def end(self) -> None:
-        """End the processes that go on."""
-        for process in self.processes.values():
-            process.terminate()  # which does nothing to a process that has ended
+        """End the processes that go on. No other is started."""
+        with self._lock:
+            self._ended = True
+            for process in self.processes.values():
+                process.terminate()  # which does nothing to a process that has ended
 
     def failed(self) -> dict[str, int]:
         """Return the exit codes of the runs that failed."""

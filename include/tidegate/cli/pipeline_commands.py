@@ -66,7 +66,7 @@ def run_pipelines(
     as_json: Json = False,
 ) -> None:
     """Ingest new records. Egress: send unsent data. Several are run as a process each."""
-    names = pipeline_files.pipeline_names() if every else pipelines or []
+    names = _names() if every else [*dict.fromkeys(pipelines or ())]
     if bool(pipelines) == every:
         raise typer.BadParameter("name one pipeline or several, or give --all")
     if every or len(names) > 1:
@@ -201,7 +201,8 @@ def _show_status(pipeline: str | None, *, as_json: bool) -> int:
         found = judged(pipeline_files.load_named(pipeline))
         answer(found, render.print_status, as_json=as_json)
         return worst_exit_code(*codes)
-    states = flows.for_each(_names(), judged, at_once=_AT_ONCE)
+    # Threads that ask Airflow's database turn the output of the whole process away meanwhile.
+    states = list(flows.for_each(_names(), judged, at_once=_AT_ONCE))
     code = render.print_each(states, render.print_status, as_json=as_json)
     return worst_exit_code(code, *codes)
 

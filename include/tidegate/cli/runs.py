@@ -190,10 +190,8 @@ def _is_replay(run: Run | EgressRun) -> bool:
 
 
 def _with_value(given: list[str], option: str, value: str) -> list[str]:
-    """Return the words of a command with this value of an option."""
+    """Return the words of a command with another value of an option that is there."""
     words = list(given)
-    if not any(word == option or word.startswith(f"{option}=") for word in words):
-        return [*words, option, value]
     for at, word in enumerate(words):
         if word == option and at + 1 < len(words):
             words[at + 1] = value

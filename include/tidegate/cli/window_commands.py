@@ -43,7 +43,7 @@ Start = Annotated[
 ]
 End = Annotated[
     str | None,
-    typer.Option(help="In the same forms as start, exclusive. After a time: by default now."),
+    typer.Option(help="In the same forms as start, exclusive. By default all up to now."),
 ]
 Zone = Annotated[
     str, typer.Option(help="Of dates, and of times without one. Schedules are in UTC.")
@@ -137,14 +137,15 @@ def backfill_window(
     as_json: Json = False,
 ) -> None:
     """Ingest the offsets of a window that are not in the lake. Live runs are not affected."""
-    from tidegate.runs.requested_windows import absolute_edges, parse_ranges
+    from tidegate.runs.requested_windows import absolute_edge, parse_ranges
     from tidegate.runs.topics import choose_topic
 
     spec = pipeline_files.load_ingest(pipeline)
     asked = Backfill(
         topic=(topic or "") if ranges else choose_topic(spec.name, spec.topics, topic),
         partitions=_numbers(partitions),
-        **absolute_edges(start, end, zone),
+        start=absolute_edge(start, zone),
+        end=absolute_edge(end, zone),
         ranges=parse_ranges(ranges or ()),
         fill_gaps=fill_gaps,
         chunk_size=chunk_size,
@@ -185,12 +186,12 @@ def replay_window(
     as_json: Json = False,
 ) -> None:
     """Ingest: read a window again and replace its files. Egress: send a window or files again."""
-    from tidegate.runs.requested_windows import absolute_edges
+    from tidegate.runs.requested_windows import absolute_edge
 
     spec = pipeline_files.load_named(pipeline)
     given = {
         "id": replay_id, "partitions": _numbers(partitions), "where": where,
-        **absolute_edges(start, end, zone),
+        "start": absolute_edge(start, zone), "end": absolute_edge(end, zone),
         "files": tuple(sent or ()),
     }  # fmt: skip
     settings = flows.flow_of(spec).replay(spec, topic, kafka, given)

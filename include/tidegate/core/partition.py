@@ -229,9 +229,11 @@ class Reader(Protocol):
     def key_of_topics(self) -> str: ...
 
 
-def fix_for(reader: Reader, excluded: LeftOut) -> str:
-    """Return what to do about an exclusion from a pipeline."""
+def fix_for(reader: Reader, excluded: LeftOut, lane: str = "live") -> str:
+    """Return what to do about an exclusion from a pipeline, or from a plan of a lane."""
     text = FIXES[excluded.reason]
+    if excluded.reason is Reason.EXPIRED and lane != "live":  # it may lie below the cursor
+        text = "`on_expired: skip` records the gap and goes on"
     if is_skipped(reader, excluded):
         text = "the next run records the gap and goes on"
     if excluded.reason is Reason.NO_TOPIC and not excluded.numbers:  # it was never read
@@ -264,9 +266,9 @@ class Problem(Document):
         return cls(LeftOut.from_json(form), form["fix"])
 
 
-def with_fix(reader: Reader, excluded: LeftOut) -> Problem:
-    """Return an exclusion with its fix."""
-    return Problem(excluded, fix_for(reader, excluded))
+def with_fix(reader: Reader, excluded: LeftOut, lane: str = "live") -> Problem:
+    """Return an exclusion with its fix, as `fix_for` does."""
+    return Problem(excluded, fix_for(reader, excluded, lane))
 
 
 def describe_problems(excluded: Iterable[LeftOut]) -> Iterator[tuple[LeftOut, str]]:

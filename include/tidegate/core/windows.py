@@ -44,15 +44,6 @@ def anchor_edge(edge: str | None, zone: tzinfo, now: datetime) -> str | None:
     return edge if text.isdecimal() or at.tzinfo else at.replace(tzinfo=zone).isoformat()
 
 
-def is_time(edge: str) -> bool:
-    """Return whether an edge is a time, and no offset."""
-    text = edge.strip()
-    with suppress(ValueError):
-        datetime.fromisoformat(text)
-        return not text.isdecimal()
-    return False
-
-
 def parse_range(text: str) -> OffsetRange:
     """Return the range that `orders:0:120-340` stands for; ValueError for any other form."""
     found = _RANGE.fullmatch(text.strip())
@@ -82,6 +73,11 @@ class Edges:
         """The partitions that the edges name."""
         return {p for edge in (self.start, self.end) if isinstance(edge, Mapping) for p in edge}
 
+    def end_at(self, ends: Mapping[int, int], partitions: Iterable[int]) -> None:
+        """Let a window without an end be one up to these offsets."""
+        if self.start is not None and self.end is None and not self.complaints:
+            self.end = {p: ends[p] for p in partitions if p in ends}
+
     def discard(self, *edges: Edge) -> None:
         """Drop edges that a complaint names, so that nothing is concluded from them."""
         self.start = None if self.start in edges else self.start
@@ -89,10 +85,14 @@ class Edges:
 
 
 def parse_edges(topic: str, start: str | None, end: str | None, now: datetime) -> Edges:
-    """Return a window's edges, with every complaint about them."""
+    """Return a window's edges, with every complaint about them.
+
+    A window with a start may have no end: it ends where the caller's offsets do.
+    """
     edges = Edges()
     edges.start = _parse("start", start, topic, edges.complaints)
-    edges.end = _parse("end", end, topic, edges.complaints)
+    if (end or "").strip() or not (start or "").strip():
+        edges.end = _parse("end", end, topic, edges.complaints)
     if start and end and edges.start is not None and edges.end is not None:
         if len(edges.timestamps) == 1:
             edges.complaints.append(

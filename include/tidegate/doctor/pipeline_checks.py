@@ -163,6 +163,8 @@ def _excluded(topics: _Topics, found: Iterable[LeftOut]) -> Iterator[Line]:
     for each, says in describe_problems(found):
         way_out = fix_for(topics.spec, each)
         if each.reason is Reason.EXPIRED:
+            if says != str(each) and not is_skipped(topics.spec, each):  # of several partitions
+                way_out = f"`tidegate status {topics.spec.name}` names the way out of each"
             yield failure("retention", says, f"{way_out}; lengthen retention.ms")
             continue
         never_read = each.reason is Reason.NO_TOPIC and not each.numbers

@@ -220,6 +220,7 @@ def _resolve_window(
             )
             edges.discard(*edges.timestamps)
     chosen = windows.choose_partitions(asked.partitions, edges, partitions, complaints)
+    edges.end_at(fold.cursors(topic), chosen)
     requested = windows.resolve_ranges(topic, chosen, edges, by_time, complaints)
     for r in requested:
         complaints += _uncovered(fold, topic_id, r)

@@ -11,6 +11,7 @@ from tidegate.core.entries import Claim, Commit
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import Document
 from tidegate.core.plan import LeftOutFile
+from tidegate.core.wording import counted
 from tidegate.egress.backlog import read_backlog
 from tidegate.egress.sender import is_dead_here
 from tidegate.errors import TidegateError
@@ -120,12 +121,19 @@ def judge_egress(status: EgressStatus) -> Judged:
     waiting = status.waiting
     count = None if waiting is None else waiting.offsets or waiting.files + waiting.young
     for claim in status.open_claims:
-        if claim.sender_dead:
-            return Judged(State.BLOCKED, f"plan {claim.plan_id}: its sender is dead", count)
+        if claim.replay and claim.sender_dead:  # of another plan, the next run goes on with it
+            reason = f"plan {claim.plan_id}: replay {claim.replay} was not finished"
+            return Judged(State.BLOCKED, reason, count)
     if status.left_out:
         return Judged(State.BLOCKED, str(status.left_out[0]), count)
     if waiting is None or count is None:
         return Judged(State.UNKNOWN, status.source_problem or "")
+    for claim in status.open_claims:
+        if not claim.sender_dead:
+            reason = f"plan {claim.plan_id} is being sent, or its sender cannot be seen from here"
+            return Judged(State.OK, reason, count)
+    if waiting.ahead and not count:
+        return Judged(State.OK, f"{counted(waiting.ahead, 'offset')} behind an unseen one", 0)
     return judge_backlog(count, "offset" if waiting.offsets else "file")
 
 

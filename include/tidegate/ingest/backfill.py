@@ -52,6 +52,7 @@ def draft_backfill(
     if asked.fill_gaps:
         window, boundaries = retained_gaps(fold, topic, topic_id, partitions, marks), {}
     else:
+        edges.end_at({p: at.end for p, at in marks.items()}, partitions)
         boundaries = boundaries_at(run, store, seen, topic, edges.timestamps, complaints)
         window = windows.resolve_ranges(topic, partitions, edges, boundaries, complaints)
     reachable: list[OffsetRange] = []
@@ -263,7 +264,7 @@ def window_refusal(
         words += ["--start", json.dumps(starts), "--end", json.dumps(ends)]
         if isinstance(run.asked, Replay):
             words += ["--replay-id", run.asked.id]
-        way_out += f", and this is the nearest window that there is:\n{shlex.join(words)}"
+        way_out += f", and this shows the nearest window:\n{shlex.join([*words, '--dry-run'])}"
     return WindowRefused(
         f"pipeline {name!r}, {run.asked.lane} of {topic}: nothing was done:{listed}\n{way_out}",
         complaints=complaints,

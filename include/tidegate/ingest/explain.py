@@ -133,7 +133,7 @@ def explain(opened: OpenRun[Run]) -> IngestExplained:
         later=sum(map(len, draft.ranges)) - plan.records,
         topics=_topics(run, fold, seen, draft, plan),
         gaps=tuple(draft.gaps),
-        left_out=tuple(with_fix(run.spec, each) for each in draft.left_out),
+        left_out=tuple(with_fix(run.spec, each, run.asked.lane) for each in draft.left_out),
         settings=explain_settings(run),
         notices=(
             *run.spec.notices,

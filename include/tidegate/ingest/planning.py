@@ -14,6 +14,7 @@ from tidegate.core.cluster_answers import Survey
 from tidegate.core.draft import Draft
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost
+from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import Reason, range_problem
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
@@ -242,18 +243,32 @@ def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Surve
 
 
 def _rewritten(opened: OpenRun[Run], plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
-    """Return the first range of these chunks whose log was cut off below it after it was planned.
+    """Return the first range of these chunks that a cut of its log has made wrong since it was
+    planned.
 
-    The records between the cut and the range are not those that the lake has, or that another
-    chunk has read. A commit of the range would hide the cut. What is cut off within the range is
-    read as it is now.
+    If the lake, or another chunk, has the record before the range, a commit of the range would
+    hide that the log now has another one there. A replay would replace rows by other records.
+    What nobody has read yet is read as it is now.
     """
     ranges = [r for number in chunks for r in plan.chunks[number]]
     noted = plans.noted_epochs(opened.note(plan))
     cut = truncation.truncated_since(opened.run.kafka, noted, seen, ranges)
-    return next(
-        (f"it reads {r}, but its log was cut off at {at}" for r, at in cut.items() if at < r.start),
-        None,
+    for r, at in cut.items():
+        hides = at < r.start and _has_record(opened.ledger.fold, plan, chunks, r)
+        if hides or plan.replay is not None:
+            return f"it reads {r}, but its log was cut off at {at}"
+    return None
+
+
+def _has_record(fold: Fold, plan: Plan, to_stage: Sequence[int], r: OffsetRange) -> bool:
+    """Return whether the record before a range is in the lake, or was read by another chunk."""
+    if fold.covered[plan.topics[r.topic], r.partition].within(r.start - 1, r.start):
+        return True
+    done = (plan.chunks[number] for number in range(len(plan.chunks)) if number not in to_stage)
+    return any(
+        (other.topic, other.partition) == (r.topic, r.partition) and other.end == r.start
+        for window in done
+        for other in window
     )
 
 

@@ -142,8 +142,8 @@ def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:
     if plan.left_out:
         listed = "; ".join(map(str, plan.left_out))
         excluded = [each for each in plan.left_out if isinstance(each, LeftOut)]
-        fixes = dict.fromkeys(f"{each.reason}: {fix_for(run.spec, each)}." for each in excluded)
-        advice = " ".join(f"{each[0].upper()}{each[1:]}" for each in [*fixes][:MOST_LISTED])
+        fixes = {each.reason: fix_for(run.spec, each, plan.lane) for each in reversed(excluded)}
+        advice = " ".join(f"{reason.capitalize()}: {fix}." for reason, fix in fixes.items())
         raise PartitionsLeftOut(
             f"pipeline {run.spec.name!r}: the healthy partitions are published, these are not: "
             f"{listed}. {advice} Then start a new run: this one's plan is frozen",

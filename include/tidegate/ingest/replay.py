@@ -40,6 +40,7 @@ def draft_replay(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey
     if partitions is None and not edges.partitions:  # the lake may have others, too
         partitions = tuple(seen.only(run.spec.assign).watermarks[topic])
     chosen_partitions = windows.choose_partitions(partitions, edges, marks, complaints)
+    edges.end_at(fold.cursors(topic), chosen_partitions)
     boundaries = boundaries_at(run, store, seen, topic, edges.timestamps, complaints)
     window = windows.resolve_ranges(topic, chosen_partitions, edges, boundaries, complaints)
     complaints += _expired(window, marks)
@@ -49,7 +50,9 @@ def draft_replay(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey
         complaints.append("the window is empty")
     if complaints:
         nearest = replacement.nearest_window(window, live) if is_window else []
-        again: list[str] = _expired(nearest, marks)
+        if any(r.partition not in marks for r in nearest) or _expired(nearest, marks):
+            nearest = []
+        again: list[str] = []
         replacement.select_tiles(nearest, live, again)
         raise window_refusal(run, topic, complaints, [] if again else nearest)
     packed = replacement.pack(chosen, run.chunk_size)

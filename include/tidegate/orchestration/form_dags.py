@@ -14,7 +14,7 @@ from tidegate.core.requests import Backfill
 from tidegate.orchestration import factory, rights, tasks
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
-from tidegate.runs.requested_windows import absolute_edges, parse_ranges
+from tidegate.runs.requested_windows import absolute_edge, parse_ranges
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,7 +33,7 @@ _EDGE_HELP = (
     'An offset for all partitions, offsets like {"flights": {"0": 123}}, a date, a time, like '
     "2026-03-14T00:00:00Z, or -1d, -6h, -30m before the run."
 )
-_END_HELP = "Exclusive. Empty after a time: when the run was triggered."
+_END_HELP = "Exclusive. Empty: the end of the log, of a replay the end of what is in the lake."
 
 
 def backfill_dag(loaded: pipeline_files.Loaded | None = None) -> DAG:
@@ -205,8 +205,8 @@ def _window(params: Mapping[str, Any], context: Context) -> dict[str, Any]:
     # Of the run, so that a task that is cleared means the same.
     now = datetime.fromisoformat(context["dag_run"].run_after.isoformat())
     partitions = None if given is None else tuple(sorted(set(given)))
-    start, end, zone = (params[name] for name in ("start", "end", "zone"))
-    return {"partitions": partitions, **absolute_edges(start, end, zone, now)}
+    edges = {name: absolute_edge(params[name], params["zone"], now) for name in ("start", "end")}
+    return {"partitions": partitions, **edges}
 
 
 def _known_params(context: Context) -> list[str]:

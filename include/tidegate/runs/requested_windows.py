@@ -27,20 +27,6 @@ def absolute_edge(edge: str | None, zone: str, now: datetime | None = None) -> s
     return windows.anchor_edge(edge, found, now or datetime.now(UTC))
 
 
-def absolute_edges(
-    start: str | None, end: str | None, zone: str, now: datetime | None = None
-) -> dict[str, str | None]:
-    """Return `start` and `end` of a window as `absolute_edge` does.
-
-    A window that begins at a time ends now, if no end is given.
-    """
-    now = now or datetime.now(UTC)
-    begin = absolute_edge(start, zone, now)
-    if begin and not (end or "").strip() and windows.is_time(begin):
-        return {"start": begin, "end": now.replace(microsecond=0).isoformat()}
-    return {"start": begin, "end": absolute_edge(end, zone, now)}
-
-
 def parse_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
     """Return the ranges of texts like `orders:0:120-340`; ConfigurationError for another form."""
     try:

@@ -96,8 +96,22 @@ def test_the_state_of_an_egress() -> None:
     whole = EgressStatus.from_json(EGRESS)
     healthy = replace(whole, left_out=(), open_claims=())
     away = replace(healthy, waiting=None, source_problem="not mounted")
-    states = [judge_egress(status).state for status in (whole, healthy, away)]
-    assert states == [State.BLOCKED, State.OK, State.UNKNOWN]
+    assert healthy.waiting
+    empty = replace(healthy.waiting, files=0, young=0, offsets=0, ahead=0, unselected=0)
+    (claim,) = whole.open_claims
+    dead, unseen = replace(claim, sender_dead=True), replace(claim, sender_dead=False)
+    replay = replace(dead, replay="again")
+    for status, state in (
+        (whole, State.BLOCKED),  # a file is excluded
+        (healthy, State.OK),
+        (replace(healthy, waiting=empty), State.IDLE),
+        (replace(healthy, waiting=replace(empty, ahead=5)), State.OK),
+        (away, State.UNKNOWN),
+        (replace(healthy, waiting=empty, open_claims=(dead,)), State.IDLE),  # the next run's
+        (replace(healthy, waiting=empty, open_claims=(unseen,)), State.OK),
+        (replace(healthy, waiting=empty, open_claims=(replay,)), State.BLOCKED),
+    ):
+        assert judge_egress(status).state == state, status
 
 
 def test_the_worst_pipelines_come_first(

@@ -17,7 +17,6 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import LeftOut
 from tidegate.core.windows import anchor_edge, parse_edges, parse_range
-from tidegate.runs.requested_windows import absolute_edges
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
@@ -84,19 +83,15 @@ def test_an_edge_that_means_the_same_tomorrow(text, means):
     assert anchor_edge(text, ZoneInfo("Europe/Berlin"), NOW) == means
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "means"),
-    [
-        ("-1d", None, ("2026-03-13T12:00:00+00:00", "2026-03-14T12:00:00+00:00")),
-        ("2026-03-13", " ", ("2026-03-13T00:00:00+00:00", "2026-03-14T12:00:00+00:00")),
-        ("2026-03-13", "-6h", ("2026-03-13T00:00:00+00:00", "2026-03-14T06:00:00+00:00")),
-        ("20260314", None, ("20260314", None)),
-        ('{"t": {"0": 5}}', None, ('{"t": {"0": 5}}', None)),
-        (None, None, (None, None)),
-    ],
-)
-def test_a_window_that_begins_at_a_time_ends_now(start, end, means):
-    assert tuple(absolute_edges(start, end, "UTC", NOW).values()) == means
+def test_a_window_may_have_no_end():
+    """It ends where the offsets of its partitions do; without a start both are missing."""
+    for start in ("-5h", "7"):
+        edges = parse_edges("t", anchor_edge(start, ZoneInfo("UTC"), NOW), None, NOW)
+        edges.end_at({0: 10, 1: 20, 2: 30}, (0, 1))
+        assert (edges.end, edges.complaints) == ({0: 10, 1: 20}, [])
+    edges = parse_edges("t", None, " ", NOW)
+    edges.end_at({0: 10}, (0,))
+    assert (edges.end, edges.complaints) == (None, ["start: missing", "end: missing"])
 
 
 def test_an_exact_range():

@@ -20,7 +20,13 @@ from tidegate.broker.cluster import topic_id
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
-from tidegate.errors import BrokerError, BrokerTooOld, IdentityChanged, PartitionsLeftOut
+from tidegate.errors import (
+    BrokerError,
+    BrokerTooOld,
+    IdentityChanged,
+    PartitionsLeftOut,
+    ReplayRefused,
+)
 from tidegate.ingest import sealing, stage, truncation
 from tidegate.ingest.verify import verify
 from tidegate.lake import boundary_files, plans
@@ -182,6 +188,27 @@ def test_a_log_that_is_cut_off_below_a_plan_is_not_read(world):
     excluded = left_out(world, run)
     assert [(each["reason"], each["cut"]) for each in excluded] == [("truncated", 60)] * 2
     assert world.rows == {0: ranges((0, 100)), 1: ranges((0, 100))}
+
+
+def test_a_cut_below_a_chunk_of_what_nobody_has_read_stops_nothing(world):
+    """The chunk before it is read of the same log, and the plan would be the same again."""
+    world.settings["max_records"] = 100
+    run = world.run("one")
+    world.marks = {0: Watermarks(0, 200, 200)}
+    assert len(plan(run).frozen.plan.chunks) == 2
+    world.epoch, world.began = 1, {1: 60}
+    assert ingest(run, world.submit()).report.generation == 1
+    assert world.rows == {0: ranges((0, 100), (100, 200))}
+
+
+def test_a_replay_of_a_log_that_was_cut_off_is_refused(world):
+    """It would replace rows by other records."""
+    ingest(world.run("one"), world.submit())
+    run = world.run("replay", asked=Replay(topic="t", id="again", start="0", end="100"))
+    plan(run)
+    world.epoch, world.began = 1, {1: 60}
+    with pytest.raises(ReplayRefused, match="was cut off at 60"):
+        ingest(run, world.submit())
 
 
 def test_a_log_that_is_cut_off_while_it_is_read_is_not_sealed(world):
