@@ -92,7 +92,7 @@ def test_commands_of_the_docs_can_be_copied(page: Path) -> None:
         found = stored(connection_id, form)
         if found.conn_type == "spark":
             assert connections.parse_spark_connection(connection_id, found).master.startswith(
-                "spark://"
+                ("spark://", "local[")
             )
             continue
         try:

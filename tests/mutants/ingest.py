@@ -143,9 +143,24 @@ MUTANTS = (
     Mutant(
         "a log that was cut off below a plan is not read",
         "planning._rewritten",
-        "if at < r.start",
-        "if False",
+        "hides = at < r.start and _has_record(opened.ledger.fold, plan, chunks, r)",
+        "hides = False",
         "tests/unit/ingest/test_leaderless.py::test_a_log_that_is_cut_off_below_a_plan_is_not_read",
+    ),
+    Mutant(
+        "a cut below what nobody has read stops nothing",
+        "planning._rewritten",
+        "at < r.start and _has_record(opened.ledger.fold, plan, chunks, r)",
+        "at < r.start",
+        "tests/unit/ingest/test_leaderless.py"
+        "::test_a_cut_below_a_chunk_of_what_nobody_has_read_stops_nothing",
+    ),
+    Mutant(
+        "a replay of a log that was cut off is refused",
+        "planning._rewritten",
+        "if hides or plan.replay is not None:",
+        "if hides:",
+        "tests/unit/ingest/test_leaderless.py::test_a_replay_of_a_log_that_was_cut_off_is_refused",
     ),
     Mutant(
         "a plan with a kept attempt lives without a leader",

@@ -8,7 +8,6 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from tidegate.cli.listed import PipelineList
 from tidegate.cli.render_settings import SettingAnswers, Validated
 from tidegate.core.json_codec import Form, Name, Presence
 from tidegate.core.offsets import Window
@@ -27,6 +26,7 @@ from tidegate.maintenance.reconcile import Reconciled
 from tidegate.maintenance.repair import Repaired
 from tidegate.maintenance.sweep import SweptPipeline
 from tidegate.runs.findings import Verified
+from tidegate.runs.pipeline_state import PipelineList
 from tidegate.samples.proposed_decoder import CheckedSamples
 
 DOCUMENTS = {

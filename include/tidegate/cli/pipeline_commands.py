@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import time
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -25,7 +25,6 @@ from tidegate.cli.console import (
     say,
     worst_exit_code,
 )
-from tidegate.cli.listed import ListedPipeline, PipelineList
 from tidegate.cli.many_runs import run_each
 from tidegate.cli.runs import carry_out, new_run
 from tidegate.core.json_codec import Document
@@ -33,7 +32,13 @@ from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
-from tidegate.runs.pipeline_state import EXIT_CODES, State
+from tidegate.runs.pipeline_state import (
+    EXIT_CODES,
+    ListedPipeline,
+    PipelineList,
+    State,
+    judge_error,
+)
 
 app = typer.Typer()
 
@@ -108,7 +113,7 @@ def status(
 def list_pipelines(as_json: Json = False) -> None:
     """List all pipelines with the state of each: kind, schedule, backlog, last entry."""
     listed = [
-        ListedPipeline.of(name, result)
+        _listed(name, result)
         for name, result in flows.for_each(_names(), _with_spec, at_once=_AT_ONCE)
     ]
     document = PipelineList(pipelines=tuple(listed))
@@ -186,6 +191,17 @@ def release(
     then = {"resend": "a later run sends all of it", "declare sent": "it counts as sent"}[action]
     text = f"plan {released.plan_id}: released; {then}"
     answer(released, lambda _: say(text), as_json=as_json)
+
+
+def _listed(name: str, result: tuple[Spec, Any] | Exception) -> ListedPipeline:
+    """Return the line of a pipeline by its spec and status, or by the error in their place."""
+    if isinstance(result, Exception):
+        state, reason, waiting = judge_error(result)
+        return ListedPipeline(name, None, None, str(state), reason, waiting, None)
+    spec, status = result
+    state, reason, waiting = flows.flow_of(spec).judge(spec, status)
+    last = status.last_entry and status.last_entry.at
+    return ListedPipeline(name, spec.kind, spec.schedule, str(state), reason, waiting, last)
 
 
 def _show_status(pipeline: str | None, *, as_json: bool) -> int:

@@ -23,10 +23,9 @@ from tidegate.cli.console import (
     worst_exit_code,
 )
 from tidegate.core.wording import counted
-from tidegate.runs.pipeline_state import EXIT_CODES, State
+from tidegate.runs.pipeline_state import EXIT_CODES, PipelineList, State
 
 if TYPE_CHECKING:
-    from tidegate.cli.listed import PipelineList
     from tidegate.egress.status import EgressStatus
     from tidegate.ingest.status import IngestStatus
     from tidegate.runs.findings import Verified

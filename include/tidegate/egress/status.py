@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from tidegate.core import layout
 from tidegate.core.entries import Claim, Commit
 from tidegate.core.fold import Fold
-from tidegate.core.json_codec import Document
+from tidegate.core.json_codec import OMITTED, Document
 from tidegate.core.plan import LeftOutFile
 from tidegate.core.wording import counted
 from tidegate.egress.backlog import read_backlog
@@ -43,12 +43,16 @@ class Waiting(Document):
 
 @dataclass(frozen=True)
 class SourceState(Document):
-    """The source of an egress. `waiting` is None if it cannot be read, and `source_problem` why."""
+    """The source of an egress. `waiting` is None if it cannot be read, and `source_problem` why.
+
+    `refused`: a retry would have the same problem.
+    """
 
     source: str
     source_problem: str | None
     waiting: Waiting | None
     left_out: tuple[LeftOutFile, ...]
+    refused: Annotated[bool, OMITTED] = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class OpenClaim(Document):
 class EgressStatus(Document):
     """What an egress has sent, what waits, and its open claims (contract: `status --json`).
 
-    `target` has the end of each partition after the last commit.
+    `target` has the end of each partition after the last commit. `refused` is that of the source.
     """
 
     format: int = FORMAT
@@ -114,6 +118,7 @@ class EgressStatus(Document):
     last_entry: LastEntry | None
     broken_order: tuple[BrokenOrder, ...]
     open_claims: tuple[OpenClaim, ...]
+    refused: Annotated[bool, OMITTED] = False
 
 
 def judge_egress(status: EgressStatus) -> Judged:
@@ -127,7 +132,8 @@ def judge_egress(status: EgressStatus) -> Judged:
     if status.left_out:
         return Judged(State.BLOCKED, str(status.left_out[0]), count)
     if waiting is None or count is None:
-        return Judged(State.UNKNOWN, status.source_problem or "")
+        state = State.BLOCKED if status.refused else State.UNKNOWN
+        return Judged(state, status.source_problem or "")
     for claim in status.open_claims:
         if not claim.sender_dead:
             reason = f"plan {claim.plan_id} is being sent, or its sender cannot be seen from here"
@@ -175,6 +181,7 @@ def read_egress_status(
             if commit.broken_order
         ),
         open_claims=tuple(_open_claim(store, claim) for claim in fold.egress.claims.values()),
+        refused=source.refused,
     )
 
 
@@ -194,7 +201,7 @@ def read_source(
     try:
         backlog = read_backlog(spec, stores, pipelines, store, fold, max_records)
     except TidegateError as error:
-        return SourceState(source, str(error), None, ())
+        return SourceState(source, str(error), None, (), refused=error.kind == "terminal")
     waiting = Waiting(
         files=len(backlog.files),
         bytes=sum(file.size for file in backlog.files),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, NamedTuple
 
 from tidegate.core import partition
 from tidegate.core.cluster_answers import iso
@@ -14,7 +14,7 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import topic_problems
 from tidegate.core.entries import Gap
 from tidegate.core.fold import Fold
-from tidegate.core.json_codec import Document
+from tidegate.core.json_codec import OMITTED, Document
 from tidegate.core.partition import LeftOut, Problem
 from tidegate.core.wording import counted
 from tidegate.core.work import chunks_to_commit
@@ -45,7 +45,7 @@ class PipelineState:
 
     `topics` are those of the pipeline now. `problem` says why watermarks are missing. `excluded`
     is what a live run would exclude now. `unreachable`: no pipeline of this connection can reach
-    the broker.
+    the broker. `refused`: a retry would have the same problem.
     """
 
     store: Store
@@ -55,6 +55,7 @@ class PipelineState:
     watermarks: Mapping[str, Mapping[int, Watermarks]]
     problem: str | None
     unreachable: bool = False
+    refused: bool = False
     excluded: tuple[LeftOut, ...] = ()
 
 
@@ -67,9 +68,9 @@ def read_state(
     """
     fold = Ledger(store, spec.name).fold
 
-    def without_broker(problem: str, *, unreachable: bool = False) -> PipelineState:
+    def without_broker(problem: str) -> PipelineState:
         topics = recorded_topics(spec, fold).topics
-        return PipelineState(store, fold, topics, fold.topic_ids, {}, problem, unreachable)
+        return PipelineState(store, fold, topics, fold.topic_ids, {}, problem)
 
     if down:
         return without_broker(down)
@@ -80,7 +81,8 @@ def read_state(
         seen = seen.only(spec.assign)
     except TidegateError as error:
         unreachable = isinstance(error, BrokerUnreachable | NotAuthenticated)
-        return without_broker(str(error), unreachable=unreachable)
+        refused = error.kind == "terminal"
+        return replace(without_broker(str(error)), unreachable=unreachable, refused=refused)
     watermarks = dict(seen.watermarks)
     for topic in topics:
         if fold.topic_ids.get(topic) not in (None, seen.topic_ids.get(topic)):
@@ -173,8 +175,8 @@ class UnfinishedPlan(Document):
 class IngestStatus(Document):
     """Where an ingest stands (contract: `status --json`).
 
-    The broker's offsets are None, and `broker` says why, if it does not answer. `undecodable` has,
-    by topic and reason, the rows that do not fit their schema.
+    The broker's offsets are None, and `broker` says why, if it does not answer, or refuses to
+    (`refused`). `undecodable` has, by topic and reason, the rows that do not fit their schema.
     """
 
     kind: ClassVar[str] = "ingest"
@@ -190,6 +192,7 @@ class IngestStatus(Document):
     open_claims: tuple[str, ...] = ()
     unfinished: tuple[UnfinishedPlan, ...]
     broker: str | None
+    refused: Annotated[bool, OMITTED] = False
 
 
 def judge_ingest(spec: IngestSpec, status: IngestStatus) -> Judged:
@@ -212,7 +215,8 @@ def judge_ingest(spec: IngestSpec, status: IngestStatus) -> Judged:
         if plan.refused:
             return Judged(State.BLOCKED, f"plan {plan.plan_id}: {plan.refused[0]}", waiting)
     if waiting is None:
-        return Judged(State.UNKNOWN, status.broker or "")
+        state = State.BLOCKED if status.refused else State.UNKNOWN
+        return Judged(state, status.broker or "")
     return judge_backlog(waiting, "offset")
 
 
@@ -246,6 +250,7 @@ def read_ingest_status(
         },
         unfinished=tuple(_unfinished(state.store, fold)),
         broker=state.problem,
+        refused=state.refused,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from tidegate.core.json_codec import Document
 from tidegate.core.wording import counted
 from tidegate.errors import TidegateError
 
@@ -39,6 +41,32 @@ class Judged(NamedTuple):
     state: State
     reason: str
     waiting: int | None = None
+
+
+@dataclass(frozen=True)
+class ListedPipeline(Document):
+    """A pipeline, its state and the reason for it.
+
+    `state` is a State as text. `kind` and `schedule` are None if its file is wrong. `waiting`
+    counts the offsets or files of the next run, None if that is not known. `last` is the time of
+    its last ledger entry.
+    """
+
+    pipeline: str
+    kind: str | None
+    schedule: str | None
+    state: str
+    reason: str
+    waiting: int | None
+    last: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineList(Document):
+    """All pipelines (contract: `list --json`)."""
+
+    format: int = 1
+    pipelines: tuple[ListedPipeline, ...]
 
 
 def judge_error(error: Exception) -> Judged:

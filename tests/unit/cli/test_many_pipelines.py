@@ -77,6 +77,7 @@ def tidegate(
         (replace(HEALTHY, problems=(LOST,)), {"on_expired": "skip"}, State.OK, 0),
         (replace(HEALTHY, problems=(RECREATED,)), {}, State.BLOCKED, 3),
         (replace(HEALTHY, broker="no broker answered"), {}, State.UNKNOWN, 4),
+        (replace(HEALTHY, broker="wrong password", refused=True), {}, State.BLOCKED, 3),
         (BrokerUnreachable("no broker answered"), {}, State.UNKNOWN, 4),
     ],
 )  # fmt: skip
@@ -107,6 +108,7 @@ def test_the_state_of_an_egress() -> None:
         (replace(healthy, waiting=empty), State.IDLE),
         (replace(healthy, waiting=replace(empty, ahead=5)), State.OK),
         (away, State.UNKNOWN),
+        (replace(away, refused=True), State.BLOCKED),
         (replace(healthy, waiting=empty, open_claims=(dead,)), State.IDLE),  # the next run's
         (replace(healthy, waiting=empty, open_claims=(unseen,)), State.OK),
         (replace(healthy, waiting=empty, open_claims=(replay,)), State.BLOCKED),
