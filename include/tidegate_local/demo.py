@@ -68,7 +68,7 @@ def demo(home: Path, say: Say, *, on_s3: bool = False) -> None:
             show_result(home, say, on_s3=on_s3)
     except KeyboardInterrupt:
         say("interrupted: run it again to go on; what runs is stopped by")
-        say(f"  {_stop(home)}")
+        say(f"  {_command(home, 'down')}")
         raise
 
 
@@ -98,8 +98,10 @@ def show_result(home: Path, say: Say, *, on_s3: bool) -> None:
         there, back = topic_digest.read_all(up.kafka, (TOPIC, BACK_TOPIC))
     for line in _result_lines(this, rows, distinct, carriers, seconds=time.monotonic() - began):
         say(line)
-    say(f"Way back {back.records:,} records in topic {BACK_TOPIC!r}, "
-        + ("equal to" if back == there else "NOT equal to") + f" those in {TOPIC!r}")  # fmt: skip
+    equal = "equal to" if back == there else "NOT equal to"
+    say(f"Way back {back.records:,} records in topic {BACK_TOPIC!r}, {equal} those in {TOPIC!r}")
+    say(f"Stop     {_command(home, 'down')}")
+    say(f"Start    {_command(home, 'up')}")
     if back != there:
         raise Difference(
             f"topics {TOPIC!r} ({there.records:,} records) and {BACK_TOPIC!r} ({back.records:,}) "
@@ -211,13 +213,12 @@ def _result_lines(
     if this.stack.s3:
         yield f"S3       {this.stack.s3}  keys in {this.home / 's3' / 'keys.json'}"
     yield f"Logs     {this.home / 'logs'}"
-    yield f"Stop     {_stop(this.home)}"
 
 
-def _stop(home: Path) -> str:
-    """Return the command that stops the stack of a home, from the directory of the project."""
+def _command(home: Path, action: str) -> str:
+    """Return the command for the stack of a home, from the directory of the project."""
     own = f"TIDEGATE_HOME={shlex.quote(str(home))} " if os.environ.get("TIDEGATE_HOME") else ""
-    return f"{own}.venv/bin/tidegate local down"
+    return f"{own}.venv/bin/tidegate local {action}"
 
 
 def _run_lines(api: AirflowApi, run: dict[str, Any]) -> Iterator[str]:

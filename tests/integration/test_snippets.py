@@ -263,6 +263,7 @@ def all_files_are_sent(world: World) -> None:
 def the_way_back(world: World) -> None:
     """The second pipeline has no command on the page; the query has typed columns."""
     assert world.terminal.json("run", "orders_back")["rows"] == 200
+    printed("200 rows", "150.0", "200 compared with Kafka; 0 differences")(world)
     printed("('Ada', 100, 150.0, 0)", "('Grace', 100, 150.0, 0)")(world)
 
 

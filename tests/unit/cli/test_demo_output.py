@@ -98,9 +98,12 @@ Variable tidegate__flights__flights = {"0": 84194}
 Airflow  http://127.0.0.1:8080  login admin / secret
 Lake     /data/[b]/lake
 Logs     %s/logs
-Stop     TIDEGATE_HOME=%s .venv/bin/tidegate local down
 """
-EQUAL = "Way back 336,776 records in topic 'flights-back', equal to those in 'flights'\n"
+EQUAL = """\
+Way back 336,776 records in topic 'flights-back', equal to those in 'flights'
+Stop     TIDEGATE_HOME=%s .venv/bin/tidegate local down
+Start    TIDEGATE_HOME=%s .venv/bin/tidegate local up
+"""
 
 
 class MadeUpAirflow(AirflowApi):
@@ -197,10 +200,10 @@ RunDemo = Callable[[], tuple[int, str, str]]
 
 def test_first_and_again(run_demo: RunDemo, airflow: MadeUpAirflow, tmp_path: Path) -> None:
     """Each step with its seconds, then the result; the second time says that nothing is new."""
-    addresses = ADDRESSES % (tmp_path, tmp_path)
-    assert run_demo() == (0, FIRST + addresses + EQUAL, "")
+    addresses, equal = ADDRESSES % tmp_path, EQUAL % (tmp_path, tmp_path)
+    assert run_demo() == (0, FIRST + addresses + equal, "")
     result = FIRST[FIRST.index("336,776 rows") :]
-    assert run_demo() == (0, AGAIN + result + addresses + EQUAL, "")
+    assert run_demo() == (0, AGAIN + result + addresses + equal, "")
 
 
 def test_a_failed_run(run_demo: RunDemo, airflow: MadeUpAirflow, tmp_path: Path) -> None:
@@ -233,7 +236,7 @@ def test_a_lake_that_is_not_the_year(
         "Difference: /data/[b]/lake holds 336,780 rows, 336,776 distinct (partition, offset), and "
         "not the 336,776 flights: is TIDEGATE_LAKE another lake than before?\n"
     )
-    assert run_demo() == (3, result + ADDRESSES % (tmp_path, tmp_path) + EQUAL, error)
+    assert run_demo() == (3, result + ADDRESSES % tmp_path + EQUAL % (tmp_path, tmp_path), error)
 
 
 def test_topics_that_differ(
@@ -246,7 +249,9 @@ def test_topics_that_differ(
         "Difference: topics 'flights' (336,776 records) and 'flights-back' (336,776) differ: did "
         "something else write to one of them?\n"
     )
-    result = FIRST + ADDRESSES % (tmp_path, tmp_path) + EQUAL.replace("equal", "NOT equal")
+    result = (
+        FIRST + ADDRESSES % tmp_path + EQUAL.replace("equal", "NOT equal") % (tmp_path, tmp_path)
+    )
     assert run_demo() == (3, result, error)
 
 
@@ -266,4 +271,4 @@ interrupted: run it again to go on; what runs is stopped by
 """
     assert (code, out.endswith(last), err) == (130, True, "")
     monkeypatch.delenv("TIDEGATE_HOME")
-    assert demo._stop(tmp_path) == ".venv/bin/tidegate local down"
+    assert demo._command(tmp_path, "down") == ".venv/bin/tidegate local down"
