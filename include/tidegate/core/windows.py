@@ -74,9 +74,11 @@ class Edges:
         return {p for edge in (self.start, self.end) if isinstance(edge, Mapping) for p in edge}
 
     def end_at(self, ends: Mapping[int, int], partitions: Iterable[int]) -> None:
-        """Let a window without an end be one up to these offsets."""
+        """Let a window without an end be one up to these offsets. A partition without one is
+        empty.
+        """
         if self.start is not None and self.end is None and not self.complaints:
-            self.end = {p: ends[p] for p in partitions if p in ends}
+            self.end = {p: ends.get(p, 0) for p in partitions}
 
     def discard(self, *edges: Edge) -> None:
         """Drop edges that a complaint names, so that nothing is concluded from them."""

@@ -40,7 +40,7 @@ def draft_replay(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey
     if partitions is None and not edges.partitions:  # the lake may have others, too
         partitions = tuple(seen.only(run.spec.assign).watermarks[topic])
     chosen_partitions = windows.choose_partitions(partitions, edges, marks, complaints)
-    edges.end_at(fold.cursors(topic), chosen_partitions)
+    edges.end_at(fold.cursors(topic) if topic in fold.topic_ids else {}, chosen_partitions)
     boundaries = boundaries_at(run, store, seen, topic, edges.timestamps, complaints)
     window = windows.resolve_ranges(topic, chosen_partitions, edges, boundaries, complaints)
     complaints += _expired(window, marks)

@@ -164,6 +164,13 @@ def test_a_backfill(command, place):
     )
 
 
+def test_a_replay_of_a_topic_that_was_never_read(command):
+    """With an end or without."""
+    for window in (WINDOW, WINDOW[:2]):
+        code, _, err = command.run("replay", "p", "--replay-id", "x", *window)
+        assert (code, "WindowRefused: " in err) == (3, True), err
+
+
 def test_a_window_before_now_is_continued_as_it_was(command, monkeypatch):
     """`-1d` would be another window by then."""
     asked = Backfill("t", start="2026-03-13T12:00:00+00:00", end="2026-03-14T00:00:00+00:00")
@@ -207,6 +214,7 @@ def test_a_replay(command, place):
         "is not in the lake: there is nothing to replace; backfill it\n"
         f"`tidegate coverage p` shows what there is\n{NOTHING_BUT}"
     )
+    assert command.run(*replay, "end", "--start", "0", "--dry-run")[0] == 0
     code, _, err = command.run(*replay, "z", *WINDOW, "--partitions", "7,8")
     assert (code, "\n  - no partitions [7, 8]: there is only 0\n" in err) == (3, True)
     assert command.run("explain", "p")[1].splitlines()[0] == "p (live): nothing new"
