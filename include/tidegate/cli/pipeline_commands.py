@@ -209,8 +209,9 @@ def _show_status(pipeline: str | None, *, as_json: bool) -> int:
     codes = []
 
     def judged(spec: Spec) -> Document:
-        _, found = _with_spec(spec)
-        codes.append(EXIT_CODES[flows.flow_of(spec).judge(spec, found).state])
+        flow = flows.flow_of(spec)
+        found = flow.status(spec, kafka)
+        codes.append(EXIT_CODES[flow.judge(spec, found).state])
         return found
 
     if pipeline:
