@@ -2,19 +2,30 @@
 
 import random
 import socket
+from collections.abc import Collection
 
 PORTS = range(20_000, 32_000)
 """Linux gives ports from 32768 on to outgoing connections, which could take a kept port."""
 
 
-def free_port() -> int:
-    """Return a TCP port of the loopback address on which nothing listens now."""
+_given: set[int] = set()
+
+
+def free_port(kept: Collection[int] = ()) -> int:
+    """Return a TCP port of the loopback address on which nothing listens now.
+
+    It is none of `kept`, and a process is never given the same one twice: nothing may listen there
+    yet.
+    """
     for port in random.sample(PORTS, len(PORTS)):
+        if port in _given or port in kept:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given.add(port)
             return port
     raise OSError("no free port on 127.0.0.1")
 

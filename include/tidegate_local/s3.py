@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,9 +153,9 @@ def _configure(home: Path, port: int | None) -> dict[str, int]:
     (home / "data").mkdir(exist_ok=True)
     names = [part + kind for part in _PARTS for kind in ("", ".grpc")]
     kept = state_files.read(home / "ports.json") or dict.fromkeys((*names, "metrics"), 0)
-    fresh = _free_ports(*kept.values())
+    taken = kept.values()
     # A port that another process took while this server was down is replaced.
-    ports = {name: at if at and is_free(at) else next(fresh) for name, at in kept.items()}
+    ports = {n: at if at and is_free(at) else free_port(taken) for n, at in kept.items()}
     ports["s3"] = port or ports["s3"]
     state_files.write(home / "ports.json", ports)
     if not (home / "keys.json").exists():
@@ -163,15 +163,6 @@ def _configure(home: Path, port: int | None) -> dict[str, int]:
         user = {"name": "tidegate", "credentials": [key], "actions": ["Admin"]}
         state_files.write(home / "keys.json", {"identities": [user]})
     return ports
-
-
-def _free_ports(*others: int) -> Iterator[int]:
-    """Yield free ports, none twice and none of the others."""
-    given = set(others)
-    while True:
-        if (port := free_port()) not in given:
-            given.add(port)
-            yield port
 
 
 def _remove_sockets(ports: Mapping[str, int]) -> None:

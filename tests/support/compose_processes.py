@@ -19,6 +19,7 @@ import yaml
 from support.image_environment import ImageEnvironment
 from support.process_memory import Peaks
 from tidegate_local import airflow, kafka, postgres, processes, s3
+from tidegate_local.ports import free_port
 
 PROJECT = Path(__file__).parents[2]
 VARIABLE = re.compile(r"\$\{(\w+)(?::[?-]([^}]*))?\}")
@@ -46,8 +47,7 @@ class Topology:
         form = yaml.safe_load((PROJECT / "docker-compose.yaml").read_text())
         self.services: dict[str, dict[str, Any]] = form["services"]
         inside = ("9092", "8333", "8080", "7077", "8081", "8082", "8974")
-        self._free = s3._free_ports()
-        self.ports = {port: str(next(self._free)) for port in inside}
+        self.ports = {port: str(free_port()) for port in inside}
         self.variables = {**variables, "AIRFLOW_PORT": self.ports["8080"]}
         self.outputs: dict[str, subprocess.CompletedProcess[str]] = {}
         self.directories = {
@@ -126,7 +126,7 @@ class Topology:
             assert address in words[-1]
         if name == "s3":  # beside Airflow: its other ports must not be the default ones
             parts = [part + kind for part in s3._PARTS for kind in (".port", ".port.grpc")]
-            words += [f"-{part}={next(self._free)}" for part in parts if part != "s3.port"]
+            words += [f"-{part}={free_port()}" for part in parts if part != "s3.port"]
             words = [word.replace("0.0.0.0", "127.0.0.1") for word in words]
         return words
 

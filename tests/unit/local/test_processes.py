@@ -140,3 +140,12 @@ def test_a_process_lives_until_its_last_thread_has_ended(home: Path) -> None:
 
 def test_free_ports_stay_out_of_the_way_of_outgoing_connections() -> None:
     assert all(port < 32_768 for port in (ports.free_port() for _ in range(5)))
+
+
+def test_a_port_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that gets several may not have started when the next one is chosen."""
+    monkeypatch.setattr(ports, "PORTS", range(31_000, 31_040))
+    monkeypatch.setattr(ports, "_given", set())
+    given = [ports.free_port(kept=[31_005]) for _ in range(20)]
+    assert len(set(given)) == 20
+    assert 31_005 not in given
