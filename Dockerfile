@@ -22,6 +22,7 @@ RUN python -m venv .venv \
 
 COPY pyproject.toml README.md LICENSE /tmp/source/
 COPY include /tmp/source/include
+COPY docs /tmp/source/include/tidegate/pages
 # a+rX: the umask of who has checked the project out may be 077.
 RUN pip install --no-cache-dir --no-deps --no-build-isolation /tmp/source \
  && tidegate jars --no-archive \
@@ -37,7 +38,7 @@ RUN useradd --uid 10001 --create-home tidegate \
       /opt/airflow /opt/airflow/logs /opt/airflow/secrets /opt/spark-conf /opt/spark-work
 COPY --from=builder --chown=tidegate /opt/tidegate /opt/tidegate
 
-USER tidegate
+USER 10001
 ENV AIRFLOW_HOME=/opt/airflow \
     SPARK_HOME=/opt/tidegate/.venv/lib/python3.11/site-packages/pyspark
 ENV PATH=${PATH}:${SPARK_HOME}/bin

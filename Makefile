@@ -64,8 +64,9 @@ docs: setup ## the site of docs/ in build/site, without network; a broken link f
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/site
 	@echo "build/site/index.html"
 
-dist: setup ## build the wheel, in dist/, from the tracked files
-	@$(BIN)/python tests/tools/build_wheel.py dist
+dist: ## build the wheel, in dist/, from the tracked files; needs no setup
+	@$(PYTHON) -m venv --clear build/wheel && build/wheel/bin/pip install --quiet uv 'setuptools>=77'
+	@build/wheel/bin/python tests/tools/build_wheel.py dist
 
 COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header

@@ -55,6 +55,14 @@ class ConfigurationError(TidegateError):
     page = "configuration.md"
 
 
+class JavaMissing(TidegateError):
+    """There is no Java where Spark is to be started."""
+
+    exit_code = 2
+    fix = "Install Java 17 or 21, or set `JAVA_HOME`."
+    page = "how-to/install.md"
+
+
 class TriggerNotPermitted(TidegateError):
     """The user of a form DAG is not known to be allowed to trigger the pipeline's own DAG."""
 
@@ -357,6 +365,13 @@ class SenderAlive(Transient):
         "`tidegate release`. It refuses while the sender, its driver or its application "
         "runs: end that first."
     )
+    page = "runbook.md#open-claim"
+
+
+class ClaimConflict(Transient):
+    """Another attempt or plan has just claimed what this attempt would send."""
+
+    fix = "Retry. If the plan can no longer be sent, the retry says so: then clear `plan`."
     page = "runbook.md#open-claim"
 
 

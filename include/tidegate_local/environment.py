@@ -11,10 +11,13 @@ from tidegate_local.home import default_home, state_file
 def hint(message: str) -> str | None:
     """Return what to do about an error that names the local stack's broker, if it is down."""
     from tidegate_local import stack
+    from tidegate_local.ports import is_free
 
     local_stack = stack.read(default_home())
     if local_stack is None or local_stack.kafka not in message:
         return None
+    if not is_free(int(local_stack.kafka.rpartition(":")[2])):
+        return None  # it runs, and the connection does not fit it
     return "that is the broker of the local stack, which is not running: `tidegate local up`"
 
 

@@ -28,7 +28,7 @@ def store(tmp_path, monkeypatch):
     store = LocalStore(tmp_path / "p")
     plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10),))
     staged_attempts.seal(store, plan)
-    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), plan, run="run")
     return store
 
 

@@ -97,7 +97,7 @@ def test_repair(tidegate, store, monkeypatch, golden):
     staged_attempts.seal(store, plan)
     monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
     with pytest.raises(faults.FaultInjected):
-        committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+        committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), plan, run="run")
     monkeypatch.delenv(faults.VARIABLE)
     moved = f"{store.uri('data/x.parquet')} → {store.uri(layout.QUARANTINE)}"
     Path(store.native("data/x.parquet")).write_bytes(b"abc")

@@ -196,7 +196,7 @@ def test_a_terminal_is_not_asked_for_what_options_say(tidegate: Tidegate) -> Non
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        ("orders\n", "ConfigurationError: pipelines/orders.yaml was not written: File exists\n"),
+        ("orders\n", "ConfigurationError: pipelines/orders.yaml exists, and stays as it is: "),
         ("../x\n", "ConfigurationError: nothing was written:\n  - name: '../x': a name begins"),
     ],
 )

@@ -45,7 +45,7 @@ def store(run):
     ledger = staged_attempts.ledger_of(store)
     other = staged_attempts.plan_of((OffsetRange("t", 0, 5, 8),))
     staged_attempts.seal(store, other)
-    publish.committing.publish_sealed(store, ledger, other, run="other")
+    publish.committing.commit_sealed_chunks(store, ledger, other, run="other")
     ledger.append(Gap("t", "id-t", 1, 3, 4, "expired", "r"), run="r")
     ledger.append(Gap("t", "id-t", 1, 9, 10, "expired", "somebody else"), run="x")
     attempt = staged_attempts.stage(

@@ -170,3 +170,16 @@ def test_no_files(validate: Validate, monkeypatch: pytest.MonkeyPatch, golden: G
     golden("validate", validate({}))
     monkeypatch.setenv("TIDEGATE_PIPELINES", "away")
     golden("validate", validate({}))
+
+
+def test_what_is_beside_a_file(validate: Validate) -> None:
+    """Two files of one name, and an egress without its source: a run would refuse them."""
+    form = {"name": "out", "kind": "egress", "lake": "/lake", "target": {"topic": "t"}}
+    out = json.dumps({**form, "source": {"lake": "godo"}})
+    Path("good.yml").write_text(GOOD)
+    code, said, _ = validate({"good": GOOD, "out": out})
+    assert code == 2
+    assert "'good.yaml' and 'good.yml'" in said
+    assert "'godo'; did you mean 'good'?" in said
+    Path("good.yml").unlink()
+    assert validate({"out": out.replace("godo", "good")})[0] == 0

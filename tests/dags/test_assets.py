@@ -1,5 +1,6 @@
 """What publish tells those who wait: an event per topic, of a pattern by an alias."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +38,21 @@ def published() -> Published:
     )  # fmt: skip
     offsets = {"a.b": {0: 5}, "a.c": {0: 0}}
     return Published(plan, {0: 2}, offsets, REPORT, THROUGH)
+
+
+def test_an_egress_of_a_lake_reads_the_assets_of_its_source(pipelines: Path) -> None:
+    """So that Airflow's graph of assets goes from topic to topic."""
+    (pipelines / "p.yaml").write_text(json.dumps({**LEAST, "topics": ["a.b", "a.c"]}))
+    out = {"name": "out", "kind": "egress", "lake": "/lake", "target": {"topic": "t"}}
+
+    def inlets(source: dict[str, object]) -> list[str]:
+        dag = factory.pipeline_dag(parse_spec({**out, "source": source}))
+        return [each.uri for each in dag.get_task("plan").inlets]
+
+    assert inlets({"lake": "p"}) == ["tidegate://p/a.b", "tidegate://p/a.c"]
+    assert inlets({"lake": "p", "topics": ["a.c", "former"]}) == ["tidegate://p/a.c"]
+    assert inlets({"lake": "gone"}) == []
+    assert inlets({"path": "/in/*.json", "format": "json"}) == []
 
 
 @pytest.mark.parametrize("by", ["topics", "pattern"])

@@ -143,14 +143,15 @@ def test_the_link_on_the_task(pipelines: Path) -> None:
     back = {"name": "back", "kind": "egress", "source": SOURCE, "target": {"topic": "t"}}
     form = {"name": "flights", "kind": "ingest", "topics": ["t"]}
     for each in (back, form):
-        task = factory.pipeline_dag(parse_spec(each | {"lake": "/lake"})).get_task("publish")
-        (link,) = task.operator_extra_links
-        assert (type(link), link.name) == (ReportLink, "Report")
+        for task in factory.pipeline_dag(parse_spec(each | {"lake": "/lake"})).tasks:
+            (link,) = task.operator_extra_links
+            assert (type(link), link.name) == (ReportLink, "Report"), task.task_id
     ti = mock.Mock(dag_id="d", run_id="r", map_index=3)
+    own = {"key": "plan", "dag_id": "d", "task_id": task.task_id, "run_id": "r", "map_index": 3}
+    planned = own | {"task_id": "plan", "map_index": -1}
     with mock.patch("tidegate.orchestration.links.XCom.get_one", return_value=REPORT) as pulled:
-        assert link.get_link(task, ti_key=ti) == f"tidegate/report/flights/{KEY}/1"
+        for each, where in ((link, planned), (ReportLink(), own)):
+            assert each.get_link(task, ti_key=ti) == f"tidegate/report/flights/{KEY}/1"
+            assert pulled.call_args.kwargs == where
         pulled.return_value = None
         assert link.get_link(task, ti_key=ti) == ""
-    assert pulled.call_args.kwargs == {
-        "key": "report", "dag_id": "d", "task_id": "publish", "run_id": "r", "map_index": 3,
-    }  # fmt: skip

@@ -15,6 +15,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import starlette.testclient  # noqa: F401
 
+from tidegate.pipelines.spec import parse_spec
+
 PROJECT = Path(__file__).parents[2]
 TASKS = "tidegate.orchestration.tasks"
 
@@ -114,3 +116,33 @@ def test_which_steps_of_a_replay_run(
     assert list(map(found.get, ("plan", mine, "publish", "verdict"))) == states.split()
     assert found[other] == "skipped"
     assert published.called == (found["publish"] == "success")
+
+
+def test_the_last_lines_of_a_log_are_the_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrapped, with each word whole; Airflow logs it with frames above them."""
+    from tidegate.errors import PartitionsLeftOut
+    from tidegate.orchestration import factory, tasks
+
+    command = "`tidegate run orders --replan`"
+    text = f"pipeline 'orders': {'a partition was excluded; ' * 6}\n  - {command}"
+
+    def said(error: object) -> list[str]:
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            tasks.log_failure({"exception": error})
+        return [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+
+    with pytest.raises(AirflowFailException) as refused, tasks.airflow_errors():
+        raise PartitionsLeftOut(text)
+    assert refused.value.__suppress_context__
+    lines = said(refused.value)
+    assert " ".join(lines).split() == f"PartitionsLeftOut: {text}".split()
+    assert max(map(len, lines)) <= 100
+    assert lines[-1].endswith(command)
+    assert said(PartitionsLeftOut(text)) == lines
+    assert said(ValueError("a fault")) == []
+    assert said(None) == []
+    spec = parse_spec({"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"})
+    for task in factory.pipeline_dag(spec).tasks:
+        assert task.on_failure_callback == [tasks.log_failure]
+        assert task.on_retry_callback == [tasks.log_failure]

@@ -90,7 +90,7 @@ def assert_moved(home: Path, told: str) -> None:
     end = {"flights": {"0": 78543, "1": 86969, "2": 86054, "3": 85210}}
     assert json.loads(api(home).variable(VARIABLE) or "") == end
     plan = api(home).xcom(DAG, "demo-1", "plan", "plan")
-    assert set(plan) == {"plan_id", "uri", "generation"}
+    assert set(plan) == {"pipeline", "run_key", "generation", "plan_id", "uri"}
     starts = api(home).xcom(DAG, "demo-1", "plan", "startingOffsets")
     assert starts == {"flights": {"0": 0, "1": 0, "2": 0, "3": 0}}  # Airflow's API parses it
     # December may have been taken by a scheduled run that came first.
@@ -100,7 +100,8 @@ def assert_moved(home: Path, told: str) -> None:
     assert sum(report["rows"] for report in reports.values() if report) == FLIGHTS
     report = reports["demo-1"]
     link = f"tidegate/report/flights/{report['run_key']}/{report['generation']}"
-    assert api(home).xcom(DAG, "demo-1", "publish", "_link_ReportLink") == link
+    for task in ("plan", "stage", "publish", "verdict"):
+        assert api(home).xcom(DAG, "demo-1", task, "_link_ReportLink") == link
     kept = home / "lake/flights/_tidegate/reports" / report["run_key"] / "1.json"
     assert json.loads(kept.read_text())["rows"] == report["rows"]
 

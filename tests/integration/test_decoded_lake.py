@@ -265,6 +265,8 @@ def test_from_an_unknown_topic_to_sql(
         rows = [{"carrier": "UA" if n % 2 else "AA", "delay": n, "partition": p} for n in range(60)]
         send(broker, name, *rows, b"poison", partition=p)
     lake = str(user.lake)
+    wrong = user.run("init", "--name", "typed", "--topic", f"{name}x", "--lake", lake, code=3)
+    assert f"did you mean '{name}'" in wrong.stderr
     done = user.run("init", "--name", "typed", "--topic", name, "--lake", lake)
     assert f"  {name}: columns of json, by 100 records" in done.stderr
     user.run("run", "typed")
@@ -287,9 +289,12 @@ def test_a_sample_against_the_schema(
     (found,) = user.json("explain", "typed", "--sample", "100")["topics"].values()
     assert found == {
         "records": 4, "unfit": {"value: id: no SMALLINT": 1, "value: at: no DATE": 1},
+        "examples": {"value: id: no SMALLINT": {"partition": 0, "offset": 1},
+                     "value: at: no DATE": {"partition": 0, "offset": 2}},
         "value": json_of("id BIGINT, at DATE, new ARRAY<DOUBLE>")["value"],
     }  # fmt: skip
-    assert "  1  value: id: no SMALLINT\n" in user.run("explain", "typed", "--sample", "9").stdout
+    told = user.run("explain", "typed", "--sample", "9").stdout
+    assert f"no SMALLINT ({name}-0 @ 1)\n" in told
     report = user.json("run", "typed")
     assert report["commits"][0]["undecodable"] == {name: found["unfit"]}
     user.pipeline("typed", [name], decode={name: {"value": found["value"]}})
@@ -335,6 +340,9 @@ def test_peek(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None
         (("--start", "soon"), "--start soon: start 'soon': neither an offset"),
     ):
         assert said in user.run("peek", "typed", *wrong, code=3).stderr
+    user.egress("out", source={"lake": "typed"}, target={"topic": name})
+    assert len(user.json("peek", "out", "-n", "9")["records"]) == 9
+    assert "its target is shown" in user.run("peek", "out", "--lake", code=2).stderr
 
 
 def test_peek_at_columns(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:

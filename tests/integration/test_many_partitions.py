@@ -85,7 +85,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     with timed("fold all entries", 5):
         whole = Ledger(store, "p", whole=True).fold
     with timed("checkpoint", 5):
-        size = checkpoints.write_checkpoint(store, "p", whole, waiting=[])
+        size = checkpoints.write_checkpoint(store, "p", whole, unsettled=[])
     with timed("open from the checkpoint", 2):
         assert Ledger(store, "p").fold == whole
     assert sum(len(whole.cursors(t)) for t in names) == 10_000

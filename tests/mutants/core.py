@@ -231,7 +231,7 @@ MUTANTS = (
     Mutant(
         "abandoned attempts",
         "_judge_commit",
-        "if (*key, commit.attempt) in fold.abandoned:",
+        "if (*key, commit.attempt) in fold.barred:",
         "if False:",
         "tests/unit/core/test_judge.py::test_an_abandoned_attempt_is_never_committed",
     ),
@@ -295,14 +295,14 @@ MUTANTS = (
     Mutant(
         "a superseded attempt commits nothing",
         "Fold.apply",
-        "                    self.abandoned.add((entry.plan_id, 0, superseded.attempt))\n",
+        "                    self.barred.add((entry.plan_id, 0, superseded.attempt))\n",
         "                    pass\n",
         "tests/unit/core/test_claims.py::test_a_plan_is_one_senders",
     ),
     Mutant(
         "a released attempt commits nothing",
         "Fold._apply_release",
-        "        self.abandoned.add((entry.plan_id, 0, claim.attempt))\n",
+        "        self.barred.add((entry.plan_id, 0, claim.attempt))\n",
         "",
         "tests/unit/core/test_claims.py::test_a_release_ends_the_claim",
     ),

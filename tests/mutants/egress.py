@@ -324,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "a plan of what was declared sent is not carried out",
-        "_is_claimable",
+        "_is_still_valid",
         "    return not fold.sent_part(",
         "    return not fold.covered_part(",
         "tests/unit/egress/test_lake_source.py::test_ranges_declared_sent_before_the_claim",

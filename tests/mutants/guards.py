@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "what a dead plan has sealed is published before the next generation",
         "ingest.planning._leave_plan",
-        "committing.publish_sealed("
+        "committing.commit_sealed_chunks("
         "opened.store, ledger, plan, run=opened.run.run_id, not_placed=[])",
         "pass",
         "tests/unit/ingest/test_ingest_runs.py::test_a_forced_plan_publishes_first",
@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "a commit lists its files again, of several",
-        "publish_sealed",
+        "commit_sealed_chunks",
         "if len(sealed) == 1",
         "if True",
         "tests/unit/lake/test_committing.py::test_what_publishing_asks_of_the_store",
@@ -130,7 +130,7 @@ MUTANTS = (
         """if n is None:
             continue
         won = ledger.commit(n).attempt == attempt.name""",
-        """if n is None and attempt not in fold.abandoned:
+        """if n is None and attempt not in fold.barred:
             continue
         won = n is not None and ledger.commit(n).attempt == attempt.name""",
         "tests/unit/egress/test_marks.py::test_the_mark_of_an_attempt_that_was_superseded_stays",
@@ -146,7 +146,7 @@ MUTANTS = (
         "a sealed delivery is that of the claim",
         "deliveries.sealed_delivery",
         "return read_delivery(store, Attempt(plan.id, 0, claim.attempt)) if claim else None",
-        """held = [a for a in fold.abandoned if a[0] == plan.id]
+        """held = [a for a in fold.barred if a[0] == plan.id]
     return next((d for a in held if (d := read_delivery(store, Attempt(*a)))), None)""",
         "tests/unit/egress/test_egress_claims.py::test_a_sealed_plan_is_not_sent_again",
     ),
@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant(
         "an abandoned attempt is not brought to the judge",
         "may_be_committed",
-        "and attempt not in fold.abandoned",
+        "and attempt not in fold.barred",
         "",
         "tests/unit/lake/test_attempts.py::test_an_abandoned_attempt_does_not_count",
     ),

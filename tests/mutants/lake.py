@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "a commit's files are those of its own manifest",
-        "publish_sealed",
+        "commit_sealed_chunks",
         "if known and known.sha256 == entry.manifest.sha256 else None",
         "if known else None",
         "tests/unit/lake/test_committing.py::test_another_attempt_is_committed_meanwhile",

@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "publish although stage has failed",
         "_steps",
-        'rule = publish_sealed or "all_success"',
+        'rule = publish_rule or "all_success"',
         'rule = "all_success"',
         "tests/dags/test_steps.py::test_which_steps_run",
     ),

@@ -19,7 +19,7 @@ def commit(store, start, end):
     """Publish `[start, end)` of t-0."""
     plan = staged_attempts.plan_of((OffsetRange("t", 0, start, end),))
     staged_attempts.seal(store, plan)
-    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), plan, run="run")
 
 
 def overwrite(store, path, data):

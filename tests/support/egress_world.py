@@ -203,7 +203,9 @@ def commit_spans(world: World, *spans: tuple[int, int]) -> None:
     for start, end in spans:
         plan = staged_attempts.plan_of((OffsetRange("u", 0, start, end),), pipeline="in")
         staged_attempts.seal(store, plan)
-        committing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
+        committing.commit_sealed_chunks(
+            store, staged_attempts.ledger_of(store, "in"), plan, run="r"
+        )
 
 
 def make_lake(world: World, *ranges: OffsetRange, **subscribed: Any) -> LocalStore:
@@ -213,7 +215,7 @@ def make_lake(world: World, *ranges: OffsetRange, **subscribed: Any) -> LocalSto
     store = LocalStore(world.home / "lakes/in")
     plan = staged_attempts.plan_of(tuple(ranges), pipeline="in")
     staged_attempts.seal(store, plan)
-    committing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
+    committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
     world.settings = {
         "source": {"lake": "in", "topics": ["t"]}, "target": {"topic": "t"}, "columns": {},
     }  # fmt: skip

@@ -23,6 +23,7 @@ def build(directory: Path) -> Path:
             copy = Path(temporary) / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, copy)  # with its mode
+        _copy_pages(Path(temporary) / "include/tidegate/pages")
         done = subprocess.run(
             [
                 Path(sys.executable).with_name("uv"), "build", "--wheel", "--offline",
@@ -34,6 +35,15 @@ def build(directory: Path) -> Path:
     if done.returncode:
         raise SystemExit(done.stderr)
     return max(directory.glob("tidegate-*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns)
+
+
+def _copy_pages(directory: Path) -> None:
+    """Copy the pages for users, which `tidegate docs` shows."""
+    pages = PROJECT / "docs"
+    for page in (*pages.glob("*.md"), *pages.glob("how-to/*.md")):
+        copy = directory / page.relative_to(pages)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, copy)
 
 
 def _sources() -> Iterable[str]:

@@ -36,7 +36,8 @@ A command over several pipelines ends with the most important code: 3, then 2, t
 
 ## Errors
 
-All of them have the base class `TidegateError`, and the transient ones `Transient`.
+All of them have the base class `TidegateError`, and the transient ones `Transient`. `tidegate \
+docs NAME` shows one of them.
 """
 _OTHERS = """
 ## Errors of the local stack and the set-up

@@ -32,7 +32,7 @@ TURNS = {"semicolons": ";", "there is none": "there is none", "of which": "of wh
 DECIDING = ("core/work.py", "core/judge.py", "core/fold.py", "core/checkpoint.py", "lake/audit.py")
 """Modules that derive how work stands, so that others ask them."""
 _FOLDED = tuple(
-    f"fold.{name}" for name in ("committed", "abandoned", "egress.claims", "egress.released")
+    f"fold.{name}" for name in ("committed", "barred", "egress.claims", "egress.released")
 )
 _STAGED = {"done_path", "manifest_path", "read_done", "read_manifest"}
 AT_THE_ACT = {

@@ -142,7 +142,7 @@ def test_what_is_refused_is_kept(old: World) -> None:
     sweep(store, old.ledger, run="sweep", grace=0, abandon_after=0)
     (waits,) = plans.unfinished_ids(store)
     assert gather_work(store, plans.load_plan(store, waits), old.ledger.fold).sealed.keys() == {0}
-    assert old.ledger.fold.abandoned == set()
+    assert old.ledger.fold.barred == set()
 
 
 def test_no_gap_is_recorded_over_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

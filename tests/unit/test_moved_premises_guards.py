@@ -59,7 +59,7 @@ def test_an_old_plan_that_fits(
     # A checkpoint goes on the same.
     from tidegate.lake import checkpoints
 
-    checkpoints.write_checkpoint(store, "p", world.ledger.fold, waiting=[])
+    checkpoints.write_checkpoint(store, "p", world.ledger.fold, unsettled=[])
     assert Ledger(store, "p").fold == Ledger(store, "p", whole=True).fold
     world.marks = {0: Watermarks(0, 160, 160)}
     ingest(world.run("next"), typed(world))

@@ -90,6 +90,9 @@ def test_what_it_contains(wheel: Path) -> None:
         if path.suffix in (".py", ".pyi", ".lock", ".html", ".sh", ".typed")
         and path.name != "image.lock"  # read by the Dockerfile alone
     }
+    docs = PROJECT / "docs"
+    pages = [*docs.glob("*.md"), *docs.glob("how-to/*.md")]
+    expected |= {f"tidegate/pages/{path.relative_to(docs)}" for path in pages}
     others = {name for name in names if ".dist-info/" not in name}
     assert others == expected
     assert {
@@ -139,6 +142,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         ("validate", "flights"),
         ("settings fetch.min.bytes", "fetch.min.bytes"),
         ("schema", '"$schema"'),
+        ("docs own-kafka", "# Your own Kafka in ten minutes"),
     ],
 )
 def test_a_command_without_any_extra(

@@ -73,7 +73,9 @@ def test_a_sampled_key_is_never_expanded() -> None:
             [json.dumps({f"${{{name}}}": 1, "n": {f"${{{name}:-x}}": 2}}).encode()]
         )
         assert made is not None
-        text = scaffold.ingest_text("p", ["t"], "/lake", "kafka_default", {"t": made})
+        text = scaffold.ingest_text(
+            "p", ["t"], "/lake", "kafka_default", {"t": scaffold.Proposal(made, 1)}
+        )
         found = examine_text(text, "p", {name: SECRET})
         assert SECRET not in repr(found)
         assert found.spec is not None

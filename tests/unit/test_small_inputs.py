@@ -32,7 +32,7 @@ from tidegate.lake import attempts, committing, dataset, placing, plans, views
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines import pipeline_files, scaffold
 from tidegate.samples import peek as peeking
-from tidegate.samples.proposed_decoder import better_than, propose_decoder
+from tidegate.samples.proposed_decoder import SampledRecord, better_than, propose_decoder
 from tidegate.spark import formats
 from tidegate_check import lake as checker
 
@@ -50,7 +50,7 @@ def lake_of(tmp_path: Path, name: str) -> LocalStore:
     store = LocalStore(tmp_path / name)
     plan = plan_of((OffsetRange("t", 0, 0, 10),), pipeline=name)
     staged_attempts.seal(store, plan)
-    committing.publish_sealed(store, ledger_of(store, name), plan, run="run")
+    committing.commit_sealed_chunks(store, ledger_of(store, name), plan, run="run")
     return store
 
 
@@ -127,12 +127,14 @@ def test_keys_that_are_no_columns_are_not_proposed(name: str) -> None:
     )
     declared = Decoding(Decoder("json", "ok STRING"))
     assert better_than(declared, [text], []) == Decoder("json", columns)
-    file = scaffold.ingest_text("p", ["t"], "/lake", "k", {"t": Decoder("json", columns)})
+    file = scaffold.ingest_text(
+        "p", ["t"], "/lake", "k", {"t": scaffold.Proposal(Decoder("json", columns), 1)}
+    )
     assert pipeline_files.examine_text(file, "p", {}).complaints == ()
 
 
 def test_init_by_keys_that_are_no_columns(tidegate: Any, monkeypatch: Any) -> None:
-    values = [(None, b'{"": 1, "ok": "x"}')]
+    values = [SampledRecord(0, 0, None, b'{"": 1, "ok": "x"}')]
     monkeypatch.setattr(
         "tidegate.samples.proposed_decoder.sample_records", lambda *_: {"t": values}
     )
@@ -141,7 +143,7 @@ def test_init_by_keys_that_are_no_columns(tidegate: Any, monkeypatch: Any) -> No
 
 
 def test_init_proposes_nothing_that_is_expanded(tidegate: Any, monkeypatch: Any) -> None:
-    values = [(None, b'{"${HOME}": 1, "ok": "x"}')]
+    values = [SampledRecord(0, 0, None, b'{"${HOME}": 1, "ok": "x"}')]
     monkeypatch.setattr(
         "tidegate.samples.proposed_decoder.sample_records", lambda *_: {"t": values}
     )
@@ -368,7 +370,7 @@ def test_the_checker_knows_a_file_that_two_replays_have_replaced(tmp_path: Path)
             name = f"topic=t/part-{number:05d}-0.c000.zstd.parquet"
             staged_attempts.write_file(store, attempt.directory, name, partitions, offsets)
         attempts.create_manifest(store, staged_attempts.check(store, plan, attempt))
-        return committing.publish_sealed(store, ledger_of(store), plan, run="r")[0]
+        return committing.commit_sealed_chunks(store, ledger_of(store), plan, run="r")[0]
 
     def again(name: str, *parts: tuple[int, OffsetRange]) -> Any:
         form = replacement.replaces_to_json(replacement.Replaced(n, r) for n, r in parts)
@@ -402,13 +404,13 @@ def test_a_late_copy_is_looked_for_one_day(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "p")
     plan = plan_of((OffsetRange("t", 0, 0, 10),))
     staged_attempts.seal(store, plan)
-    n = committing.publish_sealed(store, ledger_of(store), plan, run="r")[0]
+    n = committing.commit_sealed_chunks(store, ledger_of(store), plan, run="r")[0]
     (old,) = Path(store.native("data")).rglob("*.parquet")
     content = old.read_bytes()
     form = replacement.replaces_to_json([replacement.Replaced(n, plan.chunks[0][0])])
     again = replace(plan, lane="replay", replay={"id": "x", "asked": {}, "replaces": [form]})
     staged_attempts.seal(store, again)
-    m = committing.publish_sealed(store, ledger_of(store), again, run="r")[0]
+    m = committing.commit_sealed_chunks(store, ledger_of(store), again, run="r")[0]
     marker = Path(store.native(layout.placed(m)))
 
     def plan_after(hours: float) -> None:
@@ -429,14 +431,14 @@ def test_a_late_copy_of_a_kept_file_is_looked_for_one_day(tmp_path: Path) -> Non
     store = LocalStore(tmp_path / "p")
     plan = plan_of((OffsetRange("t", 0, 0, 10),))
     staged_attempts.seal(store, plan)
-    n = committing.publish_sealed(store, ledger_of(store), plan, run="r")[0]
+    n = committing.commit_sealed_chunks(store, ledger_of(store), plan, run="r")[0]
     (old,) = Path(store.native("data")).rglob("*.parquet")
     content = old.read_bytes()
     form = replacement.replaces_to_json([replacement.Replaced(n, plan.chunks[0][0])])
     made = {"id": "x", "asked": {}, "replaces": [form], "keep_replaced": 7 * 86_400}
     again = replace(plan, lane="replay", replay=made)
     staged_attempts.seal(store, again)
-    m = committing.publish_sealed(store, ledger_of(store), again, run="r")[0]
+    m = committing.commit_sealed_chunks(store, ledger_of(store), again, run="r")[0]
     entry = Path(store.native(layout.entry(m)))
     made_at = entry.stat().st_mtime
 

@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,11 +24,12 @@ from tidegate.errors import (
 )
 
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^\n]{0,500}?)\.?(?: \(_ssl| \(backoff|$)")
-_ATTEMPT = re.compile(r"Bootstrap connection to \S+ failed: ([^\n]{0,500}?) \(backoff")
+_ATTEMPT = re.compile(r"Bootstrap connection to (\S+) failed: ([^\n]{0,500}?) \(backoff")
 _TLS = re.compile(r"\[SSL: ([A-Z0-9_]+)\]")
 _ANSWERED = "Broker version identified"
 TIMEOUT_MS = 8_000  # to find a broker, and for one request
 FIRST_LINE_AFTER, LINES_APART = 0.9, 1.8  # seconds until, and between, lines about a silent broker
+_REFUSALS = 3  # of each address: one of several brokers may refuse what the others accept
 _waited_for: set[str] = set()
 logger = logging.getLogger(__name__)
 # The client's dozens of lines about a connection are in no log: errors have what they say.
@@ -37,14 +39,30 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())
 
 
 class _ClientLog(logging.Handler):
-    """Collects what kafka-python logs while it connects: its exception does not say the cause."""
+    """Collects what kafka-python logs while it connects: its exception does not say the cause.
 
-    def __init__(self) -> None:
+    It would try again until its time is over. If each address has refused the login, or the
+    certificate, several times, an error that is raised here ends the attempts: the line about one
+    is logged between them.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
         super().__init__(logging.INFO)
+        self._settings = settings
         self._messages: list[tuple[int | None, str]] = []
+        self._refusals: Counter[tuple[int | None, str]] = Counter()
+        self._others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._messages.append((record.thread, record.getMessage()))
+        text = record.getMessage()
+        self._messages.append((record.thread, text))
+        attempt = None if record.thread in self._others else _ATTEMPT.search(text)
+        if attempt and _refusal(self._settings, text):
+            self._refusals[record.thread, attempt[1]] += 1
+            often = [n for (thread, _), n in self._refusals.items() if thread == record.thread]
+            servers = self._settings.bootstrap_servers.split(",")
+            if len(often) == len(servers) and min(often) >= _REFUSALS:
+                raise kafka_errors.SaslAuthenticationFailedError(text)
 
     def about(self, servers: str) -> str:
         """Return the messages of threads that named these servers: others connect too."""
@@ -81,7 +99,7 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
 
     Raises NotAuthenticated if credentials or the TLS handshake failed, else BrokerUnreachable.
     """
-    kafka_logger, log = logging.getLogger("kafka"), _ClientLog()
+    kafka_logger, log = logging.getLogger("kafka"), _ClientLog(settings)
     kafka_logger.addHandler(log)
     try:
         with _told(settings.cluster):
@@ -122,7 +140,7 @@ def _refusal(settings: KafkaSettings, messages: str) -> str | None:
     # A broker may close the connection before its refusal of a login has been read. A proxy whose
     # broker is away closes it before any answer. One that restarts then refuses most of the others.
     attempts = _ATTEMPT.findall(messages)
-    closed = sum("socket disconnected" in each for each in attempts) > len(attempts) / 2
+    closed = sum("socket disconnected" in each for _, each in attempts) > len(attempts) / 2
     refused = "SaslAuthenticationFailed" in messages
     if mechanism and (refused or (closed and not reasons and _ANSWERED in messages)):
         other = "" if refused else ", and security.protocol"

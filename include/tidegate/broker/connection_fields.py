@@ -8,7 +8,7 @@ from tidegate.broker import client_settings, security
 from tidegate.settings.kafka_clients import SECURITY
 from tidegate.settings.setting import Answer, Place, Setting
 
-_WHERE = "a field of the Kafka connection: docs/how-to/secured-cluster.md"
+_WHERE = "a field of the Kafka connection: tidegate docs secured-cluster"
 
 
 def fields() -> Iterator[Setting]:

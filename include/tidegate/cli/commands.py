@@ -69,7 +69,10 @@ COMMANDS = {
         "sql": HelpLine(
             EVERY_DAY,
             "Ask the lake with SQL, by DuckDB: each committed row once. Nothing is written.",
-            ("orders 'SELECT count(*) FROM orders'", "orders 'FROM orders LIMIT 5' --json"),
+            (
+                "orders 'SELECT count(*) FROM orders'",
+                "orders --with refunds --file joined.sql",
+            ),
         ),
         "view": HelpLine(
             EVERY_DAY,
@@ -78,7 +81,7 @@ COMMANDS = {
         ),
         "peek": HelpLine(
             EVERY_DAY,
-            "Show some records of a topic, as people read them. Nothing is read into the lake.",
+            "Show some records of a topic, or of an egress' target, as people read them.",
             ("orders", "orders -n 3"),
         ),
     },
@@ -173,6 +176,13 @@ COMMANDS = {
                 "--name orders_out --kind egress --source orders --topic orders-back",
             ),
         ),
+    },
+    "pages": {
+        "docs": HelpLine(
+            SET_UP,
+            "Show a page of the documentation, a section of one, or what to do about an error.",
+            ("runbook", "SenderAlive"),
+        )
     },
     "jars": {
         "jars": HelpLine(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import errno
 import json
 import os
 import sys
@@ -16,12 +15,12 @@ import typer
 from tidegate.cli import render_settings
 from tidegate.cli.console import Json, answer, note, say
 from tidegate.cli.render_settings import Validated, ValidatedFile
-from tidegate.core.decoding import Decoder
 from tidegate.core.printable import escape_text
 from tidegate.core.wording import counted
-from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.errors import ConfigurationError, TidegateError, UnknownTopic
 from tidegate.pipelines import pipeline_files as pipeline_files
 from tidegate.pipelines import scaffold
+from tidegate.pipelines.scaffold import Proposal
 from tidegate.pipelines.spec import Ingest
 from tidegate.pipelines.value_types import is_pipeline_name, pipeline_name
 from tidegate.pipelines.yaml_reader import BadFile
@@ -83,10 +82,12 @@ def _validated(path: Path) -> ValidatedFile:
     try:
         found = pipeline_files.examine_file(path)
     except BadFile as error:
-        return ValidatedFile(escape_text(str(path)), (str(error),), ())
+        beside = pipeline_files.complaints_beside(path, None)
+        return ValidatedFile(escape_text(str(path)), (str(error), *beside), ())
     unset = (f"{each}: not checked" for each in found.unset)
     notices = (*unset, *(found.spec.notices if found.spec else ()))
-    return ValidatedFile(escape_text(str(path)), tuple(found.complaints), notices)
+    beside = pipeline_files.complaints_beside(path, found.spec)
+    return ValidatedFile(escape_text(str(path)), (*found.complaints, *beside), notices)
 
 
 @app.command()
@@ -139,67 +140,87 @@ def init(
         str | None, typer.Option(help="A connection's id. By default kafka_default.")
     ] = None,
     sample: Annotated[
-        bool, typer.Option(help="Ingest: propose typed columns by the newest records.")
+        bool,
+        typer.Option(
+            help="Ingest: look at the topics, and propose typed columns by the newest records."
+        ),
     ] = True,
 ) -> None:
     """Write a first pipeline file with comments. A terminal is asked for what no option says."""
-    missing: list[str] = []
     kind = _kind(kind, {"--source": source, "--format": file_format})
     needed: list[object] = [name, topic]
     if kind is Kind.EGRESS:
         needed += [source, file_format or (source and is_pipeline_name(source))]
-    asking = sys.stdin.isatty() and not all(needed)
+    answers = _Answers(asking=sys.stdin.isatty() and not all(needed))
+    name = answers.choose(name, "--name", "Name of the pipeline")
+    if name:
+        _check_new(name)
+    kinds = f"Kind ({', '.join(Kind)})"
+    kind = Kind(answers.choose(kind, "--kind", kinds, Kind.INGEST.value, _kind_named))
+    topics = topic or answers.choose(None, "--topic", "Topics, with commas").split(",")
+    if kind is Kind.EGRESS:
+        source = answers.choose(source, "--source", "Path, glob or URL, or an ingest pipeline")
+        if not is_pipeline_name(source):
+            file_format = answers.choose(file_format, "--format", _FORMATS)
+    lake = answers.choose(lake, "--lake", "Lake: a directory or URL", "${TIDEGATE_LAKE}")
+    kafka = answers.choose(kafka, "--kafka", "Kafka connection", "kafka_default")
+    if answers.missing:
+        raise ConfigurationError(f"give {', '.join(answers.missing)}, or run this in a terminal")
+    topics = [each.strip() for each in topics]
+    if kind is Kind.EGRESS:
+        _write(name, _egress_text(name, str(source), str(file_format), topics, lake, kafka))
+        return
+    text = scaffold.ingest_text(name, topics, lake, kafka)
+    if sample and (proposals := _proposed(name, text)):
+        text = scaffold.ingest_text(name, topics, lake, kafka, proposals)
+    _write(name, text)
 
-    def chosen(
+
+class _Answers:
+    """Answers by options, by a terminal if it is asked, or by default."""
+
+    def __init__(self, *, asking: bool) -> None:
+        self.asking = asking
+        self.missing: list[str] = []  # options without an answer
+
+    def choose(
+        self,
         value: str | None,
         option: str,
         question: str,
         default: str = "",
         check: Callable[[str], str] | None = None,
     ) -> str:
-        if not value and asking:
+        """Return the value of an option, or the answer to its question."""
+        if not value and self.asking:
             value = typer.prompt(question, default=default or None, value_proc=check, err=True)
         if not (value or default):
-            missing.append(option)
+            self.missing.append(option)
         return value or default
 
-    name = chosen(name, "--name", "Name of the pipeline")
-    if name:
-        _check_new(name)
-    kinds = f"Kind ({', '.join(Kind)})"
-    kind = Kind(chosen(kind, "--kind", kinds, Kind.INGEST.value, _kind_named))
-    topics = topic or chosen(None, "--topic", "Topics, with commas").split(",")
-    if kind is Kind.EGRESS:
-        source = chosen(source, "--source", "Path, glob or URL, or an ingest pipeline")
-        if not is_pipeline_name(source):
-            file_format = chosen(file_format, "--format", _FORMATS)
-    lake = chosen(lake, "--lake", "Lake: a directory or URL", "${TIDEGATE_LAKE}")
-    kafka = chosen(kafka, "--kafka", "Kafka connection", "kafka_default")
-    if missing:
-        raise ConfigurationError(f"give {', '.join(missing)}, or run this in a terminal")
-    topics = [each.strip() for each in topics]
-    if kind is Kind.INGEST:
-        text = scaffold.ingest_text(name, topics, lake, kafka)
-        if sample and (decode := _proposed(name, text)):
-            text = scaffold.ingest_text(name, topics, lake, kafka, decode)
-    elif len(topics) == 1:
-        from tidegate.egress.proposal import columns_below
-        from tidegate.lake.store import STORES
-        from tidegate.spark import formats
 
-        is_known = source and file_format in get_args(formats.FileFormatName)
-        files = formats.format_of_files(str(file_format)) if is_known else None
-        columns = columns_below(str(source), files, STORES) if files else None
-        text = scaffold.egress_text(
-            name, str(source), str(file_format), topics[0], lake, kafka, columns
-        )
-    else:
+def _egress_text(
+    name: str, source: str, file_format: str, topics: list[str], lake: str, kafka: str
+) -> str:
+    """Return the file of an egress, with the columns of its first files where they are read."""
+    if len(topics) > 1:
         raise ConfigurationError("give one --topic: several need target.topics in the file")
-    _write(name, text)
+    from tidegate.egress.proposal import columns_below
+    from tidegate.lake.store import STORES
+    from tidegate.spark import formats
+
+    is_known = file_format in get_args(formats.FileFormatName)
+    columns = (
+        columns_below(source, formats.format_of_files(file_format), STORES) if is_known else None
+    )
+    return scaffold.egress_text(name, source, file_format, topics[0], lake, kafka, columns)
 
 
-def _proposed(name: str, text: str) -> dict[str, Decoder]:
-    """Return decoders for the topics of a pipeline file, if its Kafka can be asked."""
+def _proposed(name: str, text: str) -> dict[str, Proposal]:
+    """Return proposals for the topics of a pipeline file, if its Kafka can be asked.
+
+    UnknownTopic if it has no such topic.
+    """
     spec = pipeline_files.examine_text(text, name, os.environ).spec
     if not isinstance(spec, Ingest):
         return {}
@@ -213,14 +234,18 @@ def _proposed(name: str, text: str) -> dict[str, Decoder]:
     note(f"a sample of {', '.join(spec.topics)} from {kafka.cluster}")
     try:
         found = propose_decoders(spec, kafka, spec.topics)
+    except UnknownTopic as error:
+        said = f"nothing was written: {error} (--no-sample does not ask)"
+        raise UnknownTopic(said, **error.numbers) from None
     except TidegateError as error:
         note(f"no columns are proposed: {error}", "yellow")
         return {}
-    for topic in spec.topics:
-        decoder, records = found.get(topic, (None, 0))
-        said = "no columns are proposed" if decoder is None else f"columns of {decoder.format}"
-        note(f"  {topic}: {said}, by {counted(records, 'record')}")
-    return {topic: each.decoder for topic, each in found.items() if each.decoder}
+    for topic, each in found.items():
+        said = f"columns of {each.decoder.format}" if each.decoder else "no columns are proposed"
+        note(f"  {topic}: {said}, by {counted(each.records, 'record')}")
+        for remark in each.remarks:
+            note(f"    {remark}", "yellow")
+    return {topic: each for topic, each in found.items() if each.decoder}
 
 
 def _kind_named(text: str) -> str:
@@ -249,7 +274,7 @@ def _check_new(name: str) -> None:
     if path := next(
         (p for e in pipeline_files.ENDINGS if (p := place / f"{name}{e}").exists()), None
     ):
-        raise _unwritten(path, FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)))
+        raise _exists(path)
 
 
 def _write(name: str, text: str) -> None:
@@ -277,8 +302,16 @@ def _create(path: Path, text: str) -> None:
     try:
         with path.open("x") as file:
             file.write(text)
+    except FileExistsError:
+        raise _exists(path) from None
     except OSError as error:
         raise _unwritten(path, error) from None
+
+
+def _exists(path: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"{escape_text(str(path))} exists, and stays as it is: edit it, or give another --name"
+    )
 
 
 def _unwritten(path: Path, error: OSError) -> ConfigurationError:

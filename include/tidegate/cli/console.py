@@ -27,11 +27,12 @@ def _named(text: str | None) -> str | None:
     return text and pipeline_files.name_of(text)
 
 
-def _all_named(texts: list[str] | None) -> list[str]:
+def all_named(texts: list[str] | None) -> list[str]:
+    """Return the names of pipelines that are given by name or file."""
     return [name for text in texts or () if (name := _named(text))]
 
 
-def _complete_name(incomplete: str) -> list[str]:
+def complete_name(incomplete: str) -> list[str]:
     """Return the pipelines that a shell may complete a word to."""
     from tidegate.pipelines import pipeline_files
 
@@ -45,20 +46,20 @@ Pipeline = Annotated[
     str,
     typer.Argument(
         callback=_named,
-        autocompletion=_complete_name,
+        autocompletion=complete_name,
         help="The name of a file in the pipelines' directory.",
     ),
 ]
 OneOrAll = Annotated[
     str | None,
     typer.Argument(
-        callback=_named, autocompletion=_complete_name, help="One pipeline. By default all."
+        callback=_named, autocompletion=complete_name, help="One pipeline. By default all."
     ),
 ]
 Several = Annotated[
     list[str] | None,
     typer.Argument(
-        callback=_all_named, autocompletion=_complete_name, help="Names of pipelines to run."
+        callback=all_named, autocompletion=complete_name, help="Names of pipelines to run."
     ),
 ]
 MaxRecords = Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")]

@@ -29,7 +29,7 @@ from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
 
 if TYPE_CHECKING:
-    from tidegate.doctor.check import Check, Diagnosis
+    from tidegate.doctor.check import Check, Diagnosis, Line
     from tidegate.maintenance.checkpoint_step import Checkpointed
     from tidegate.maintenance.reconcile import Reconciled
     from tidegate.maintenance.repair import Repaired
@@ -166,17 +166,31 @@ def _checks_of(name: str) -> list[Check]:
 
 
 def _print_doctor(found: Diagnosis) -> None:
-    colours = {"ok": "green", "warning": "yellow", "failure": "red"}
-    heading = ""
+    groups: dict[str, list[Line]] = {}
     for line in found.checks:
-        if heading != (line.pipeline or "this machine"):
-            heading = line.pipeline or "this machine"
-            say(bold(heading))
-        state = Text.assemble("  ", (f"{line.state:8}", colours[line.state]))
-        say(state.append(f" {line.check}: {line.says}"))
-        if line.fix:
-            say(f"           → {line.fix}")
+        groups.setdefault(line.pipeline or "this machine", []).append(line)
+    are_many = len(groups) > 2
+    for heading, lines in groups.items():
+        if are_many and all(line.state == "ok" for line in lines):
+            say(bold(heading, f": {counted(len(lines), 'check')} ok"))
+            continue
+        say(bold(heading))
+        for line in lines:
+            _print_check(line)
+    failed = [line for line in found.checks if line.state == "failure"]
+    if are_many and failed:
+        say(bold("failures"))
+        for line in failed:
+            _print_check(line, f"{line.pipeline or 'this machine'}: ")
     say(f"{counted(found.failures, 'failure')}, {counted(found.warnings, 'warning')}")
+
+
+def _print_check(line: Line, where: str = "") -> None:
+    colours = {"ok": "green", "warning": "yellow", "failure": "red"}
+    state = Text.assemble("  ", (f"{line.state:8}", colours[line.state]))
+    say(state.append(f" {where}{line.check}: {line.says}"))
+    if line.fix:
+        say(f"           → {line.fix}")
 
 
 def _run_step(

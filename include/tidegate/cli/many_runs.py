@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
@@ -20,8 +20,8 @@ class Runs:
     Each has a group of its own: Ctrl-C reaches this process alone, and each run gets one signal.
     """
 
-    def __init__(self, options: Sequence[str], *, as_json: bool) -> None:
-        self.options, self.as_json = options, as_json
+    def __init__(self, options_of: Callable[[str], Sequence[str]], *, as_json: bool) -> None:
+        self.options_of, self.as_json = options_of, as_json
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self._lock, self._ended = Lock(), False
 
@@ -41,7 +41,8 @@ class Runs:
     def _start(self, name: str) -> subprocess.Popen[str] | None:
         """Start a run. None if the command has ended meanwhile."""
         # Without -P, a module of the working directory could take the place of a library.
-        command = [sys.executable, "-P", "-m", "tidegate.cli.main", "run", name, *self.options]
+        command = [sys.executable, "-P", "-m", "tidegate.cli.main", "run", name]
+        command += self.options_of(name)
         with self._lock:
             if self._ended:
                 return None
@@ -67,12 +68,18 @@ class Runs:
         return {name: each.returncode for name, each in self.processes.items() if each.returncode}
 
 
-def run_each(pipelines: Sequence[str], options: Sequence[str], jobs: int, *, as_json: bool) -> int:
-    """Run pipelines, `jobs` at once, and return the most severe exit code.
+def run_each(
+    pipelines: Sequence[str],
+    options_of: Callable[[str], Sequence[str]],
+    jobs: int,
+    *,
+    as_json: bool,
+) -> int:
+    """Run pipelines, `jobs` at once, with their options. Return the most severe exit code.
 
     A run that fails stops no other. Each line of progress begins with the name of its pipeline.
     """
-    runs = Runs(options, as_json=as_json)
+    runs = Runs(options_of, as_json=as_json)
     with ended_by_signals(), ThreadPoolExecutor(jobs) as threads:
         try:
             documents = list(threads.map(runs.run, pipelines))

@@ -28,7 +28,7 @@ from tidegate.cli.console import (
 from tidegate.cli.many_runs import run_each
 from tidegate.cli.runs import carry_out, new_run
 from tidegate.core.json_codec import Document
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, Transient
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
@@ -77,10 +77,17 @@ def run_pipelines(
     if every or len(names) > 1:
         if run_id or replan:
             raise typer.BadParameter("--run-id and --replan are for one pipeline")
-        given = {"--max-records": max_records, "--max-chunks": max_chunks}
-        words = [f"{option}={value}" for option, value in given.items() if value]
-        words += ["--resend"] if resend else []
-        raise typer.Exit(run_each(names, words, jobs, as_json=as_json))
+
+        def options_of(name: str) -> list[str]:
+            kind = _kind_of(name) if every else None
+            given = {
+                "--max-records": max_records,
+                "--max-chunks": None if kind == "egress" else max_chunks,
+            }
+            words = [f"{option}={value}" for option, value in given.items() if value]
+            return words + (["--resend"] if resend and kind != "ingest" else [])
+
+        raise typer.Exit(run_each(names, options_of, jobs, as_json=as_json))
     spec = pipeline_files.load_named(names[0])
     options = flows.given_options(
         spec, max_records=max_records, max_chunks=max_chunks, resend=resend
@@ -101,7 +108,12 @@ def status(
     Exit 3 if something needs action, 4 if the broker or the source does not answer.
     """
     while True:
-        code = _show_status(pipeline, as_json=as_json)
+        try:
+            code = _show_status(pipeline, as_json=as_json)
+        except Transient as error:
+            if watch is None:
+                raise
+            note(f"{type(error).__name__}: {error}", "red")
         if watch is None:
             raise typer.Exit(code)
         time.sleep(watch)
@@ -191,6 +203,14 @@ def release(
     then = {"resend": "a later run sends all of it", "declare sent": "it counts as sent"}[action]
     text = f"plan {released.plan_id}: released; {then}"
     answer(released, lambda _: say(text), as_json=as_json)
+
+
+def _kind_of(name: str) -> str | None:
+    """Return the kind of a pipeline. None for a wrong file, about which its run complains."""
+    try:
+        return pipeline_files.load_named(name).kind
+    except ConfigurationError:
+        return None
 
 
 def _listed(name: str, result: tuple[Spec, Any] | Exception) -> ListedPipeline:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +20,10 @@ from tidegate.cli.console import (
     Document,
     Json,
     Pipeline,
+    all_named,
     answer,
     bold,
+    complete_name,
     note,
     out,
     say,
@@ -31,6 +34,7 @@ from tidegate.core.printable import CONTROL, escape_text, printable_name
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import pipeline_files
+from tidegate.pipelines.spec import Ingest
 from tidegate.runs.requested_windows import absolute_edge
 
 app = typer.Typer()
@@ -44,11 +48,26 @@ LONG = 16
 def sql(
     pipeline: Pipeline,
     query: Annotated[
-        str,
-        typer.Argument(help='SQL of DuckDB; the lake is a view named as the pipeline, or "lake".'),
-    ],
+        str | None,
+        typer.Argument(
+            help='SQL of DuckDB; the lake is a view named as the pipeline, or "lake". - reads '
+            "stdin. Without SQL: the columns."
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="A file that has the SQL.")
+    ] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            callback=all_named,
+            autocompletion=complete_name,
+            help="Another pipeline, whose lake is a view, too. Repeat it for several.",
+        ),
+    ] = None,
     topic: Annotated[
-        str | None, typer.Option(help="Only this topic. By default all of the lake.")
+        str | None, typer.Option(help="Only this topic of PIPELINE. By default all of its lake.")
     ] = None,
     at: Annotated[
         str | None,
@@ -64,7 +83,15 @@ def sql(
     if as_json and as_csv:
         raise ConfigurationError("give --json or --csv, not both")
     past = None if at is None else _entry_or_time(at, zone)
-    names, rows = tidegate.open_lake(pipeline, topic, at=past).query(query)
+    if others and isinstance(past, int):
+        raise ConfigurationError("--at: an entry is of one ledger; with --with, give a time")
+    views = [*dict.fromkeys(("lake", pipeline)), *(others or ())]
+    if twice := sorted({name for name in views if views.count(name) > 1}):
+        raise ConfigurationError(f"two views would be named {', '.join(twice)}")
+    text = _query_text(query, file)
+    lake = tidegate.open_lake(pipeline, topic, at=past)
+    beside = [tidegate.open_lake(other, at=past) for other in others or ()]
+    names, rows = lake.columns(*beside) if text is None else lake.query(text, *beside)
     if as_json:
         form = {"format": 1, "columns": names, "rows": [list(map(_plain, row)) for row in rows]}
         print(json.dumps(form))
@@ -74,6 +101,18 @@ def sql(
         writer.writerows([["" if v is None else _text(v) for v in row] for row in rows])
     else:
         _print(names, rows)
+
+
+def _query_text(query: str | None, file: Path | None) -> str | None:
+    """Return the SQL of the argument, of stdin for `-`, or of a file. None if none is given."""
+    if file is not None and query is not None:
+        raise ConfigurationError("give SQL or --file, not both")
+    try:
+        if file is not None:
+            return file.read_text()
+        return sys.stdin.read() if query == "-" else query
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file or 'stdin'}: {error}") from None
 
 
 def _entry_or_time(text: str, zone: str) -> int | datetime:
@@ -133,7 +172,7 @@ def peek(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show some records of a topic, as people read them. Nothing is read into the lake."""
+    """Show some records of a topic, or of an egress' target, as people read them."""
     from tidegate.orchestration.command_connections import kafka, spark
     from tidegate.runs.topics import choose_topic
     from tidegate.samples.peek import peek_in_lake
@@ -141,10 +180,14 @@ def peek(
 
     if decode and in_lake:
         raise ConfigurationError("give --decode or --lake, not both: the lake has its columns")
-    spec = pipeline_files.load_ingest(pipeline)
-    named = choose_topic(spec.name, spec.topics, topic)
+    spec = pipeline_files.load_named(pipeline)
+    named = choose_topic(spec.name, flows.topics(spec), topic)
     begin = absolute_edge(start, zone)
-    if in_lake:
+    if (decode or in_lake) and not isinstance(spec, Ingest):
+        raise ConfigurationError(
+            f"pipeline {spec.name!r} is an egress: without --decode and --lake its target is shown"
+        )
+    if in_lake and isinstance(spec, Ingest):
         found = peek_in_lake(
             spec, flows.store(spec), named, partition=partition, start=begin, most=most
         )

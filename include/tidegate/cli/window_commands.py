@@ -100,7 +100,8 @@ def _print_sample(found: CheckedSamples) -> None:
     for topic, each in found.topics.items():
         say(bold(topic, f": {counted(each.records, 'record')} sampled"))
         for reason, n in each.unfit.items():
-            say(f"  {n:,}  {reason}", "yellow")
+            place = each.examples[reason]
+            say(f"  {n:,}  {reason} ({topic}-{place.partition} @ {place.offset})", "yellow")
         if not each.unfit:
             say("  all fit")
         if value := each.value:

@@ -53,7 +53,7 @@ _IRREGULAR = {
         lambda replaced: {str(n): _write_sets(parts) for n, parts in replaced.items()},
         lambda form: {int(n): _read_sets(parts) for n, parts in form.items()},
     ),
-    "waiting": Form(_spans, lambda form: set(_numbers(form))),
+    "unsettled": Form(_spans, lambda form: set(_numbers(form))),
     "committed": Form(
         lambda committed: [[plan, chunk, n] for (plan, chunk), n in committed.items()],
         lambda form: {(plan, chunk): n for plan, chunk, n in form},
@@ -66,6 +66,7 @@ FORMS = {
     name: _IRREGULAR.get(name) or form_of(hint) for name, hint in {**_HINTS, **_OF_EGRESS}.items()
 }
 """How each field of the fold is written, and read. Those of its egress stand beside the others."""
+_KEY_OF = {name: name for name in FORMS} | {"barred": "abandoned", "unsettled": "waiting"}
 
 
 class LiveCommits(MutableMapping[int, Commit]):
@@ -126,7 +127,7 @@ def commit_lines(fold: Fold) -> bytes:
 def fold_head(fold: Fold) -> dict[str, Any]:
     """Return the fold without the content of its live commits."""
     return {
-        name: form.write(getattr(fold.egress if name in _OF_EGRESS else fold, name))
+        _KEY_OF[name]: form.write(getattr(fold.egress if name in _OF_EGRESS else fold, name))
         for name, form in FORMS.items()
     }
 
@@ -137,9 +138,9 @@ def fold_of(form: Mapping[str, Any], load: Callable[[], bytes]) -> Fold:
     Raises one of MALFORMED for a head that does not fit, also if it lacks a field, or has one that
     this version would drop: a newer release may have written what only its entries say.
     """
-    if unknown := form.keys() - FORMS.keys():
+    if unknown := form.keys() - _KEY_OF.values():
         raise ValueError(f"unknown fields: {sorted(unknown)}")
-    values = {name: each.read(form[name]) for name, each in FORMS.items()}
+    values = {name: FORMS[name].read(form[key]) for name, key in _KEY_OF.items()}
     values["live"] = LiveCommits(values["live"], lambda: load().split(b"\n"))
     egress = EgressFold(**{name: values.pop(name) for name in _OF_EGRESS})
     return Fold(**values, egress=egress)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidegate.core.wording import counted
+
 Place = tuple[str, int]
 """A topic and a partition of it."""
 
@@ -101,13 +103,16 @@ def _refuse_unusual(place: Place, producer: Producer) -> None:
 def _compare(rows: Mapping[Place, int], wanted: Mapping[Place, int] | int) -> None:
     if isinstance(wanted, int):
         if (total := sum(rows.values())) != wanted:
-            raise NotProven(f"the producer has sent {total} records of {wanted} rows")
+            raise NotProven(
+                f"the producer has sent {counted(total, 'record')} of {counted(wanted, 'row')}"
+            )
         return
     for place in sorted(wanted.keys() | rows.keys()):
         sent, rows_of = rows.get(place, 0), wanted.get(place, 0)
         if sent != rows_of:
             raise NotProven(
-                f"{_name(place)}: the producer has sent {sent} records of {rows_of} rows"
+                f"{_name(place)}: the producer has sent {counted(sent, 'record')} of "
+                f"{counted(rows_of, 'row')}"
             )
 
 

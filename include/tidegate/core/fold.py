@@ -118,12 +118,15 @@ class Fold:
     covered: OffsetSets = field(default_factory=OffsetSets)
     skipped: OffsetSets = field(default_factory=OffsetSets)
     live: MutableMapping[int, Commit] = field(default_factory=dict)
-    # Live commits whose files may not be placed yet: all but those that a checkpoint has verified.
-    waiting: set[int] = field(default_factory=set, compare=False)
+    # Live commits whose files may not be placed yet, or whose replaced files may still be there:
+    # all but those that a checkpoint has verified.
+    unsettled: set[int] = field(default_factory=set, compare=False)
     # The parts of live commits that later commits have replaced.
     replaced: dict[int, OffsetSets] = field(default_factory=dict)
     committed: dict[tuple[str, int], int] = field(default_factory=dict)  # (plan, chunk) → n
-    abandoned: set[tuple[str, int, str]] = field(default_factory=set)  # (plan, chunk, attempt)
+    # Attempts that may never be committed, as (plan, chunk, attempt): abandoned ones of an ingest,
+    # and superseded or released ones of an egress, which may have sent.
+    barred: set[tuple[str, int, str]] = field(default_factory=set)
     gaps: list[Gap] = field(default_factory=list)
     cluster_id: str | None = None
     # topic → digest of a decoding that live rows have.
@@ -143,11 +146,11 @@ class Fold:
                 self.gaps.append(entry)
                 self.skipped.add((entry.topic_id, entry.partition), entry.start, entry.end)
             case Abandon():
-                self.abandoned.add((entry.plan_id, entry.chunk, entry.attempt))
+                self.barred.add((entry.plan_id, entry.chunk, entry.attempt))
             case Claim():
                 if superseded := self.egress.open_claim(entry):
                     # It may have sent: the new claim keeps the target's ends from before it.
-                    self.abandoned.add((entry.plan_id, 0, superseded.attempt))
+                    self.barred.add((entry.plan_id, 0, superseded.attempt))
             case Release():
                 self._apply_release(entry)
         self.n, self.digest = self.n + 1, digest
@@ -161,7 +164,7 @@ class Fold:
 
     def _apply_commit(self, n: int, entry: Commit) -> None:
         self.live[n] = entry
-        self.waiting.add(n)
+        self.unsettled.add(n)
         for part in entry.replaces:
             self._replace(part)
         self.committed[entry.plan_id, entry.chunk] = n
@@ -179,7 +182,7 @@ class Fold:
 
     def _apply_release(self, entry: Release) -> None:
         claim = self.egress.end_claim(entry)
-        self.abandoned.add((entry.plan_id, 0, claim.attempt))
+        self.barred.add((entry.plan_id, 0, claim.attempt))
         if entry.how != "nothing sent":
             self.cluster_id = self.cluster_id or claim.cluster_id
         if entry.how == "declare sent":

@@ -106,7 +106,7 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
             n = fold.committed.get((entry.plan_id, entry.chunk))
             if n is not None and n in fold.live and fold.live[n].attempt == entry.attempt:
                 return Refused(f"attempt {entry.attempt} is committed as #{n}")
-            known_abandoned = (entry.plan_id, entry.chunk, entry.attempt) in fold.abandoned
+            known_abandoned = (entry.plan_id, entry.chunk, entry.attempt) in fold.barred
             return Lost() if known_abandoned else Accepted()
         case Claim():
             return _judge_claim(fold, entry)
@@ -167,7 +167,7 @@ def _judge_commit(fold: Fold, commit: Commit) -> Verdict:
     )
     if standing is Standing.COMMITTED:
         return Adopt(fold.committed[key])
-    if (*key, commit.attempt) in fold.abandoned:
+    if (*key, commit.attempt) in fold.barred:
         return Refused(f"attempt {commit.attempt} was abandoned")
     if why := moved_premises(fold, commit.cluster_id):
         return Moved(why)

@@ -9,9 +9,18 @@ from itertools import islice
 _ASKED, _OFFERED = 3, 5_000
 
 
-def did_you_mean(names: str | Iterable[str], known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` with the nearest known name of each, or an empty text."""
+def did_you_mean(
+    names: str | Iterable[str], known: Iterable[str], *, closeness: float = 0.6
+) -> str:
+    """Return `; did you mean 'x'?` with the nearest known name of each, or an empty text.
+
+    `closeness` is the least ratio of difflib, 1 for equal names.
+    """
     known = list(islice(known, _OFFERED))
     asked = [names] if isinstance(names, str) else islice(names, _ASKED)
-    near = [each for name in asked for each in difflib.get_close_matches(name, known, n=1)]
+    near = [
+        each
+        for name in asked
+        for each in difflib.get_close_matches(name, known, n=1, cutoff=closeness)
+    ]
     return f"; did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?" if near else ""

@@ -44,8 +44,8 @@ FIXES = {
     "decides",
     Reason.NO_PARTITION: "add partitions to the topic, or take it out of `assign`",
     Reason.VANISHED: "look at the broker: partitions are never removed by design",
-    Reason.TRUNCATED: "the broker lost records that the lake has; see `truncated` in "
-    "docs/runbook.md",
+    Reason.TRUNCATED: "the broker lost records that the lake has: "
+    "`tidegate docs runbook#excluded-partitions-and-topics`",
     Reason.EXPIRED: "`tidegate offsets set {pipeline} {topic} {partition} {end} --reason …` gives "
     "these up; `on_expired: skip` gives up all that expire, also later",
     Reason.UNREADABLE: "a producer writes timestamps that are no milliseconds; set "

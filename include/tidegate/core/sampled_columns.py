@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
 from tidegate.core.schema import DEEPEST, Field, Fields, Type, widest_type
+from tidegate.core.wording import counted
 
 _EXACT_DIGITS = 15  # a double keeps so many digits of a number
 _TIMESTAMP = re.compile(
@@ -28,14 +30,47 @@ def columns_of_objects(texts: Iterable[bytes | str], *, as_text: bool = False) -
     would change: two of them could become one. `as_text`: so are objects, arrays and times.
     """
     found: Type = _NOTHING
-    for text in texts:
-        try:
-            value = json.loads(text, parse_float=Decimal)
-        except (ValueError, ArithmeticError, RecursionError):  # 1e99999999999999999999, for one
-            continue
-        if isinstance(value, dict):
-            found = _merged(found, _object(value, as_text=as_text))
+    for value in _objects(texts):
+        found = _merged(found, _object(value, as_text=as_text))
     return tuple(Field(name, _settled(kind)) for name, kind in found.parts)
+
+
+def mixed_columns(texts: Iterable[bytes | str]) -> list[str]:
+    """Return each column that is text because its values have several types, and the values.
+
+    For example: "price: STRING (101 numbers, 1 text)". Objects and arrays are not looked into.
+    """
+    seen: dict[str, Counter[str]] = {}
+    names: dict[str, str] = {}
+    for value in _objects(texts):
+        own: dict[str, Any] = {}  # of two names that differ in case, the first
+        for name, inner in value.items():
+            if _is_column(name):
+                names.setdefault(name.lower(), name)
+                own.setdefault(name.lower(), inner)
+        for key, inner in own.items():
+            if inner is not None:
+                seen.setdefault(key, Counter())[_word(inner)] += 1
+    return [
+        f"{names[key]}: STRING ({', '.join(counted(n, word) for word, n in counts.most_common())})"
+        for key, counts in seen.items()
+        if len(counts) > 1
+    ]
+
+
+def _word(value: Any) -> str:
+    """Return what a value of JSON is, in a word."""
+    match value:
+        case bool():
+            return "boolean"
+        case int() | Decimal():
+            return "number"
+        case dict():
+            return "object"
+        case list():
+            return "array"
+    words = {"timestamp": "time", "date": "date"}
+    return words.get(_kind(value, 0, as_text=False).name, "text")
 
 
 def extend_columns(
@@ -51,6 +86,16 @@ def extend_columns(
         seen = sampled.pop(name.lower(), None)
         found.append(Field(name, widest_type(kind, seen.type) if seen and name in unfit else kind))
     return (*found, *sampled.values())
+
+
+def _objects(texts: Iterable[bytes | str]) -> Iterator[dict[str, Any]]:
+    for text in texts:
+        try:
+            value = json.loads(text, parse_float=Decimal)
+        except (ValueError, ArithmeticError, RecursionError):  # 1e99999999999999999999, for one
+            continue
+        if isinstance(value, dict):
+            yield value
 
 
 def _object(value: Mapping[str, Any], *, as_text: bool, room: int = DEEPEST) -> Type:

@@ -30,6 +30,7 @@ _TOKEN = re.compile(r"(?:([A-Za-z_]\w*|\d+(?!\w))|`((?:[^`]|``)+)`|('(?:[^'\\]|\
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Spark's own names have no other letters
 _NO_CHARACTER = re.compile("[\ufdd0\ufdd1]")  # marks of the parsers
 _MOST_DIGITS = 38
+_MOST_COMPLAINTS = 10
 DEEPEST = 30
 _ASKED, _OFFERED = 20, 200  # names whose nearest is looked for, and among how many
 
@@ -83,9 +84,16 @@ def parse_columns(text: str) -> Fields:
     The text is that of Spark's `CREATE TABLE`, without NOT NULL and DEFAULT. COMMENT is ignored.
     """
     reader = _Reader(text)
-    fields = reader.fields("")
-    if reader.next:
-        raise reader.wrong(f"a comma was expected, not {reader.next[0]!r}")
+    try:
+        fields = reader.fields("")
+        if reader.next:
+            raise reader.wrong(f"a comma was expected, not {reader.next[0]!r}")
+    except SchemaError as error:
+        reader.complaints.append(str(error))
+    if reader.complaints:
+        *most, last = reader.complaints
+        ended = (each if each.endswith("?") else f"{each}." for each in most)
+        raise SchemaError(" ".join([*ended, last]))
     return fields
 
 
@@ -168,8 +176,16 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text, self._at, self._depth = text, 0, 0
         self.next: tuple[str, int] | None = None
+        self.complaints: list[str] = []  # of names and types that are wrong, and can be read
         self._is_quoted = False
         self._step()
+
+    def _complain(self, message: str, at: int | None) -> None:
+        """Note an error, and read on. Raise it where there are many."""
+        error = self.wrong(message, at)
+        if len(self.complaints) >= _MOST_COMPLAINTS:
+            raise error
+        self.complaints.append(str(error))
 
     def wrong(self, message: str, at: int | None = None) -> SchemaError:
         """Return the error, with the place of the coming token, or of `at`."""
@@ -186,9 +202,9 @@ class _Reader:
         while True:
             name, at = self._name("a name of a column")
             if fold_name(name) in names:
-                raise self.wrong(f"{name} stands twice (case does not matter)", at)
+                self._complain(f"{name} stands twice (case does not matter)", at)
             if _NO_CHARACTER.search(name):
-                raise self.wrong(f"{name!r} has U+FDD0 or U+FDD1, which is no character", at)
+                self._complain(f"{name!r} has U+FDD0 or U+FDD1, which is no character", at)
             names.add(fold_name(name))
             self._skip(":")
             found.append(Field(name, self._type()))
@@ -208,7 +224,10 @@ class _Reader:
             return Type(name)
         if name not in _NESTED:
             near = did_you_mean(name, NAMES) or f"; the types are: {', '.join(NAMES)}"
-            raise self.wrong(f"unknown type {word}{near}", at)
+            if self.next and not self._is_quoted and self.next[0] in "<(":
+                raise self.wrong(f"unknown type {word}{near}", at)
+            self._complain(f"unknown type {word}{near}", at)
+            return Type("string")
         self._depth += 1
         if self._depth > DEEPEST:
             raise self.wrong(f"types are nested deeper than {DEEPEST}", at)
@@ -224,7 +243,7 @@ class _Reader:
         parts = [Field("element" if name == "array" else "key", self._type())]
         if name == "map":
             if parts[0].type.name != "string":
-                raise self.wrong("the key of a map is a STRING", at)
+                self._complain("the key of a map is a STRING", at)
             self._expect(",")
             parts.append(Field("value", self._type()))
         self._expect(">")
@@ -238,7 +257,7 @@ class _Reader:
         scale = self._number() if self._skip(",") else 0
         self._expect(")")
         if not 0 <= scale <= precision <= _MOST_DIGITS or precision == 0:
-            raise self.wrong(f"DECIMAL has 1 to {_MOST_DIGITS} digits, its scale no more", at)
+            self._complain(f"DECIMAL has 1 to {_MOST_DIGITS} digits, its scale no more", at)
         return precision, scale
 
     def _number(self) -> int:

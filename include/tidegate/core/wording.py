@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+_METADATA_SERVICE = "169.254.169.254"  # of a virtual machine, in every large cloud
+
 
 def counted(n: int, noun: str, plural: str | None = None) -> str:
     """Return a count with its noun: `1 chunk`, `1,204 rows`."""
@@ -24,8 +26,11 @@ def duration(seconds: float) -> str:
 
 def one_line(error: Exception) -> str:
     """Return an error as one line: without obstore's trace, and of an answer of S3 its code
-    and message."""
+    and message. A client without credentials names the address where it looked for some last.
+    """
     line = str(error).partition("\n\nDebug source")[0]
+    if _METADATA_SERVICE in line:
+        return "no credentials are set, and this machine's metadata service gave none"
     if said := re.search(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>", line):
         line = f"{line.partition(' - Server returned')[0]}: {said[1]}: {said[2]}"
     return " ".join(line.split())

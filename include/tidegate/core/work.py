@@ -85,7 +85,7 @@ def may_be_committed(fold: Fold, attempt: tuple[str, int, str]) -> bool:
 
     An attempt is plan id, chunk and name.
     """
-    return attempt[:2] not in fold.committed and attempt not in fold.abandoned
+    return attempt[:2] not in fold.committed and attempt not in fold.barred
 
 
 def standing_of(
@@ -204,4 +204,4 @@ def earlier_attempts(fold: Fold, plan_id: str) -> list[str]:
 
     They may have sent, unlike the abandoned attempts of an ingest, which count for nothing.
     """
-    return sorted(name for of, _, name in fold.abandoned if of == plan_id)
+    return sorted(name for of, _, name in fold.barred if of == plan_id)

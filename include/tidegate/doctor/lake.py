@@ -67,7 +67,7 @@ def check_create_if_absent(lake: str, pipeline: str) -> Iterator[Line]:
             f"{says} (round {outcome.rounds}): two runs could commit the same offsets; runs refuse "
             f"this store from now on, by {record}",
             "use a lake that honours create-if-absent (buckets: `If-None-Match: *`; NFS: version "
-            "4); docs/guarantees.md names stores that do not. Then delete that object",
+            "4); `tidegate docs guarantees` names stores that do not. Then delete that object",
         )
     elif not outcome.atomic:
         yield failure("lake", says, "look for the store's refusals in its own log")

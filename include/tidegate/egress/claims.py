@@ -13,7 +13,7 @@ from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.core.work import delivery_state
 from tidegate.egress.lake_source import window_of
 from tidegate.egress.planning import root_of
-from tidegate.errors import ConfigurationError, PlanDead, SenderAlive
+from tidegate.errors import ClaimConflict, ConfigurationError, PlanDead, SenderAlive
 from tidegate.lake.attempts import Attempt
 from tidegate.runs.run import EgressRun, OpenRun
 
@@ -60,7 +60,9 @@ def claim(
     )
     match ledger.append(new, run=run.run_id):
         case Refused(reason):
-            raise SenderAlive(f"plan {plan.id}: {reason}; try again later")
+            raise ClaimConflict(
+                f"plan {plan.id}: {reason}; this attempt has sent nothing. Try again later"
+            )
         case Moved(reason):
             raise PlanDead(
                 f"plan {plan.id}: {reason}; clear the task that plans, or start a new run"

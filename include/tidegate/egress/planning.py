@@ -104,7 +104,7 @@ def living_plan(opened: OpenRun[EgressRun]) -> Frozen | None:
 def _is_living(opened: OpenRun[EgressRun], plan: Plan) -> bool:
     run, ledger = opened.run, opened.ledger
     if run.asked is None:
-        return _is_claimable(ledger.fold, plan, run.stores)
+        return _is_still_valid(ledger.fold, plan, run.stores)
     if replay.may_be_replaced(run.asked, ledger.fold, plan):
         return False
     replay.check_request(run, run.asked, ledger.fold, plan)
@@ -243,7 +243,7 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
             )
 
 
-def _is_claimable(fold: Fold, plan: Plan, stores: Stores) -> bool:
+def _is_still_valid(fold: Fold, plan: Plan, stores: Stores) -> bool:
     """Say whether a run's plan is done, or can still be claimed as it is."""
     sending = delivery_state(fold, plan.id).sending
     if sending is Sending.SENT or not plan.has_work:

@@ -86,7 +86,9 @@ def verify(spec: EgressSpec, store: Store, kafka: Kafka | None, say: Say) -> Ver
             findings.rows += sent
             rows = sum(each.rows for each in files)
             if rows != sent:
-                findings.add(f"{rows} rows in the files, receipts for {sent}", commit=n)
+                findings.add(
+                    f"{counted(rows, 'row')} in the files, receipts for {sent:,}", commit=n
+                )
             _check_accounts(n, commit, files, findings)
             if target and (known := _names(store, n, commit, findings)) is not None:
                 names[n] = known
@@ -139,7 +141,7 @@ def _check_accounts(n: int, commit: Commit, files: Files, findings: Findings) ->
             rows = counts.get(f"{commit.topic_ids[topic]}/{p}", 0)
             if rows != account.rows:
                 findings.add(
-                    f"{rows} rows were sent or kept back, the commit says {account.rows}",
+                    f"{counted(rows, 'row')} sent or kept back, the commit says {account.rows:,}",
                     commit=n, topic=topic, partition=p,
                 )  # fmt: skip
 
@@ -186,8 +188,8 @@ def _compare(
             fits = (once, extra) == (sent, receipt.duplicates)
         if not fits:
             findings.add(
-                f"{once} rows and {extra} duplicates, the receipt says {sent} and "
-                f"{receipt.duplicates}",
+                f"{counted(once, 'row')} and {counted(extra, 'duplicate')}, the receipt says "
+                f"{sent:,} and {receipt.duplicates:,}",
                 commit=n, topic=receipt.topic, partition=receipt.partition,
             )  # fmt: skip
         findings.compared += once + extra

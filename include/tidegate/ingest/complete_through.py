@@ -91,7 +91,7 @@ def is_complete_through(
 
 def _is_placed(spec: IngestSpec, topic: str, store: Store, fold: Fold) -> bool:
     """Return whether readers of `data/`, too, find all commits of a topic."""
-    of_topic = [n for n in fold.waiting if n in fold.live and topic in fold.live[n].topic_ids]
+    of_topic = [n for n in fold.unsettled if n in fold.live and topic in fold.live[n].topic_ids]
     if late := unplaced_commits(store, fold, among=of_topic):
         numbers = ", ".join(f"#{n}" for n in late)
         logger.info("%s: topic %s: not in data/ yet: commits %s", spec.name, topic, numbers)

@@ -110,7 +110,9 @@ def _leave_plan(opened: OpenRun[Run], plan: Plan, cause: str | None) -> None:
     ledger = opened.ledger
     ledger.refresh()
     try:
-        committing.publish_sealed(opened.store, ledger, plan, run=opened.run.run_id, not_placed=[])
+        committing.commit_sealed_chunks(
+            opened.store, ledger, plan, run=opened.run.run_id, not_placed=[]
+        )
     except ConfigurationError as error:  # its decoding contradicts live rows. It is kept
         logger.warning("%s", error)
     if plan.replay is not None:

@@ -78,7 +78,7 @@ def publish(opened: OpenRun[Run]) -> Published:
     before = ledger.fold.n
     commits = {}
     if plan.chunks:
-        commits = committing.publish_sealed(
+        commits = committing.commit_sealed_chunks(
             store, ledger, plan, run=run.run_id, known=opened.manifests
         )
     left = chunks_to_commit(ledger.fold, plan)

@@ -26,6 +26,7 @@ from tidegate.lake.committed_files import CommittedFile, live_files
 from tidegate.lake.ledger import LastEntry, Ledger, last_entry, read_existing
 from tidegate.lake.plan_work import open_attempts
 from tidegate.lake.store_protocol import Store
+from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.pipeline_state import Judged, State, judge_backlog
 from tidegate.runs.spec_protocol import IngestSpec
@@ -77,12 +78,14 @@ def read_state(
     try:
         topics = resolve_topics(spec, kafka, fold).topics
         seen = kafka.survey(topics, spec.isolation)
+        refuse_another_cluster(spec, kafka, fold, seen.cluster_id)
         states = truncation.topic_states(kafka, store, fold, seen, topics, spec.assign)
         seen = seen.only(spec.assign)
     except TidegateError as error:
         unreachable = isinstance(error, BrokerUnreachable | NotAuthenticated)
         refused = error.kind == "terminal"
-        return replace(without_broker(str(error)), unreachable=unreachable, refused=refused)
+        problem = f"{type(error).__name__}: {error}" if refused else str(error)
+        return replace(without_broker(problem), unreachable=unreachable, refused=refused)
     watermarks = dict(seen.watermarks)
     for topic in topics:
         if fold.topic_ids.get(topic) not in (None, seen.topic_ids.get(topic)):

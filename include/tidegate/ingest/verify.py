@@ -198,9 +198,9 @@ def _check_files(
                 )  # fmt: skip
             rows[key] = rows.get(key, 0) + part.rows
     for (topic, partition), account in _whole_accounts(now.fold, n, commit).items():
-        if rows.get((topic, partition), 0) != account.rows:
+        if (had := rows.get((topic, partition), 0)) != account.rows:
             findings.add(
-                f"{rows.get((topic, partition), 0)} rows, the commit says {account.rows}",
+                f"{counted(had, 'row')}, the commit says {account.rows:,}",
                 commit=n, topic=topic, partition=partition,
             )  # fmt: skip
     return damaged
@@ -246,8 +246,8 @@ def _compare_commit(
     for topic_id, r in now.fold.live_ranges(n):
         if r.topic not in seen.topic_ids and r.topic in expected:
             findings.add(
-                f"{len(r)} offsets were not compared: no such topic, or this user may not DESCRIBE"
-                " it",
+                f"{counted(len(r), 'offset')} not compared: no such topic, or this user may not "
+                "DESCRIBE it",
                 commit=n, topic=r.topic, partition=r.partition,
             )  # fmt: skip
             continue

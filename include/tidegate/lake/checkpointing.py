@@ -18,8 +18,11 @@ logger = logging.getLogger(__name__)
 def make_checkpoint(store: Store, pipeline: str, ledger: Ledger) -> int:
     """Write the state of a ledger that was just read as a checkpoint. Return its size in bytes."""
     fold = ledger.fold
-    waiting = [*placing.unplaced_commits(store, fold), *placing.recent_replacements(store, fold)]
-    size = checkpoints.write_checkpoint(store, pipeline, fold, waiting=waiting)
+    unsettled = [
+        *placing.unplaced_commits(store, fold),
+        *placing.uncleared_replacements(store, fold),
+    ]
+    size = checkpoints.write_checkpoint(store, pipeline, fold, unsettled=unsettled)
     ledger.checkpoint = fold.n
     return size
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,10 +40,10 @@ class Checkpoint(Document):
     sha256: str
 
 
-def write_checkpoint(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int:
+def write_checkpoint(store: Store, pipeline: str, fold: Fold, *, unsettled: Collection[int]) -> int:
     """Write the fold as a checkpoint, and remove all but the newest. Return its size in bytes.
 
-    `waiting` are the live commits that are not all in place now, and those whose replaced files a
+    `unsettled` are the live commits that are not all in place now, and those whose replaced files a
     late copy may still put back.
     """
     lines = checkpoint.commit_lines(fold)
@@ -52,7 +52,7 @@ def write_checkpoint(store: Store, pipeline: str, fold: Fold, *, waiting: list[i
         store.delete(layout.checkpoint(fold.n))
         store.delete(path)
         store.create(path, lines)
-    whole = checkpoint.fold_head(replace(fold, waiting=set(waiting)))
+    whole = checkpoint.fold_head(replace(fold, unsettled=set(unsettled)))
     made = Checkpoint(
         pipeline=pipeline,
         commits=Reference(path, canonical.digest(lines)),
@@ -125,7 +125,7 @@ def checkpoint_differences(store: Store, pipeline: str, fold: Fold) -> tuple[lis
         content = canonical.digest(canonical.encode(kept))
         if (head.pipeline, head.sha256) != (pipeline, content):
             found.append(f"the checkpoint {where} was changed")
-        return found, checkpoint.FORMS["waiting"].read(kept["waiting"])
+        return found, checkpoint.FORMS["unsettled"].read(kept["waiting"])
     except LakeDamaged as error:
         return [str(error)], everything
     except MALFORMED as error:

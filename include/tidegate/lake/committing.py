@@ -124,7 +124,7 @@ def append_entry(ledger: Ledger, entry: Commit, *, run: str) -> Appended | Verdi
     return outcome
 
 
-def publish_sealed(
+def commit_sealed_chunks(
     store: Store,
     ledger: Ledger,
     plan: Plan,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from datetime import date
@@ -133,15 +134,28 @@ class Lake:
         connection.register(self.name, self.dataset())
         return connection
 
-    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def query(self, sql: str, *others: Lake) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return the names of the columns and the rows of SQL of DuckDB. Nothing can be written.
 
-        The view of the dataset is named as the pipeline, and `lake`. ConfigurationError for what
-        DuckDB refuses, and without the package `duckdb`.
+        The view of the dataset is named as the pipeline, and `lake`. Those of other lakes are named
+        as their pipelines, so that they can be joined. ConfigurationError for what DuckDB refuses,
+        and without the package `duckdb`.
         """
-        named = f'\nthe lake is the view lake, or "{self.name}"'
         view = self.dataset()
-        return run_query({self.name: view, "lake": view}, sql, hint=named)
+        known = {"lake": view, self.name: view, **{each.name: each.dataset() for each in others}}
+        named = f'\nthe lake is the view lake, or "{self.name}"'
+        if others:
+            named = f"\nthere are the views {', '.join(known)}"
+        return run_query(known, sql, hint=named)
+
+    def columns(self, *others: Lake) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the columns of the views of this lake and of others, as `query` returns rows."""
+        each_view = (
+            f'SELECT \'{each.name}\' AS "view", column_name AS "column", '
+            f'column_type AS "type" FROM (DESCRIBE "{each.name}")'
+            for each in (self, *others)
+        )
+        return self.query(" UNION ALL ".join(each_view), *others)
 
 
 def run_query(
@@ -174,7 +188,14 @@ def run_query(
             return found.columns, _with_texts(found).fetchall()
         except duckdb.Error as error:
             unknown = isinstance(error, duckdb.CatalogException | duckdb.ParserException)
-            raise ConfigurationError(f"{error}{hint if unknown else ''}") from None
+            text = _UNKNOWN_TABLE.sub(
+                lambda found: f"there is no {found[1]}{did_you_mean(found[1], views)}", str(error)
+            )
+            raise ConfigurationError(f"{text}{hint if unknown else ''}") from None
+
+
+# DuckDB would offer its own tables.
+_UNKNOWN_TABLE = re.compile(r'Table with name (.+) does not exist!(?:\nDid you mean ".*"\?)?')
 
 
 _TIMES = {

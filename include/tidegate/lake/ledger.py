@@ -118,8 +118,8 @@ class Ledger:
 
         A commit that replaces files is looked at again: a late copy may put those back.
         """
-        if n in self.fold.waiting and n in self.fold.live and not self.fold.live[n].replaces:
-            self.fold.waiting.remove(n)
+        if n in self.fold.unsettled and n in self.fold.live and not self.fold.live[n].replaces:
+            self.fold.unsettled.remove(n)
 
     def _add(self, data: bytes) -> None:
         try:
@@ -161,7 +161,7 @@ class Ledger:
             raise LakeUnsafe(
                 f"ledger of {self._pipeline!r}: `tidegate doctor` saw several writers create one "
                 f"name in {self._store.url}: two runs could commit the same offsets. Nothing was "
-                "done; use another store, or update this one (docs/guarantees.md names some), then "
+                "done; use another store, or update this one (`tidegate docs guarantees`), then "
                 f"delete {self._store.uri(layout.UNSAFE_STORE)} and run the doctor again"
             )
 

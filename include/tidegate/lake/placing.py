@@ -141,7 +141,7 @@ def roll_forward(
         logger.warning("commit #%d was not in place; placing its files now", n)
     done = finalise_each(store, ledger, unfinished, failures)
     clock = _clock_of(store)
-    for n in recent_replacements(store, ledger.fold):
+    for n in uncleared_replacements(store, ledger.fold):
         if n in unfinished:
             continue  # finalised just now, or its failure is known
         try:
@@ -156,7 +156,7 @@ def roll_forward(
 
 def unplaced_commits(store: Store, fold: Fold, among: Collection[int] | None = None) -> list[int]:
     """Return the live commits, or those of them in `among`, that are not known to be in place."""
-    asked = fold.waiting if among is None else fold.waiting.intersection(among)
+    asked = fold.unsettled if among is None else fold.unsettled.intersection(among)
     waiting = sorted(n for n in asked if n in fold.live)
     if not waiting:
         return []
@@ -165,13 +165,13 @@ def unplaced_commits(store: Store, fold: Fold, among: Collection[int] | None = N
     return [n for n in waiting if posixpath.basename(layout.placed(n)) not in placed]
 
 
-def recent_replacements(store: Store, fold: Fold) -> list[int]:
+def uncleared_replacements(store: Store, fold: Fold) -> list[int]:
     """Return the live commits that replace files which may be under `data/`.
 
     They are kept there for a while, or a copy within an object store puts one back: it goes on when
     the process that asked for it dies.
     """
-    asked = sorted(n for n in fold.waiting if n in fold.live and fold.live[n].replaces)
+    asked = sorted(n for n in fold.unsettled if n in fold.live and fold.live[n].replaces)
     if not asked:
         return []
     cleared = set(store.names(layout.PLACED, after=posixpath.basename(layout.placed(asked[0]))))
@@ -184,7 +184,7 @@ def kept_files(store: Store, ledger: Ledger) -> set[str]:
     Files whose manifest is lost or damaged are not among them: `verify` reports that.
     """
     kept: set[str] = set()
-    for n in recent_replacements(store, ledger.fold):
+    for n in uncleared_replacements(store, ledger.fold):
         with suppress(LakeDamaged):
             for each in _replacements(store, ledger, n):
                 kept |= {file.final for file in each.files} if each.keep else set()

@@ -156,13 +156,19 @@ def open_object(
 
 
 def open_store(lake: str, pipeline: str) -> Store:
-    """Return the store of `<lake>/<pipeline>/`. `lake` is a directory or a URL."""
+    """Return the store of `<lake>/<pipeline>/`. `lake` is a directory or a URL.
+
+    ConfigurationError for a wrong URL, and for a path that leads through a file.
+    """
     scheme = urlsplit(lake).scheme
     if scheme in ("", "file"):
         directory = unquote(lake.removeprefix("file://")) if scheme else lake
         if scheme and not directory.startswith("/"):
             raise ConfigurationError(f"lake {lake!r}: a file URL is file:///and/a/path")
-        return LocalStore(Path(directory) / pipeline)
+        root = Path(directory) / pipeline
+        if in_the_way := next((each for each in (root, *root.parents) if each.is_file()), None):
+            raise ConfigurationError(f"lake {lake!r}: {in_the_way} is a file, not a directory")
+        return LocalStore(root)
     url = f"{lake.rstrip('/')}/{pipeline}"
     if strange := locations.unsafe_characters(url):
         raise ConfigurationError(f"lake {lake!r}: a URL here has no {' '.join(map(repr, strange))}")

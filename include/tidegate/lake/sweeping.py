@@ -101,7 +101,7 @@ def sweep(
                 swept.left.append(UndeletedAttempt(*attempt, n, wrong))
             elif n in fold.live or not copies:
                 _remove(store, attempt, files, "placed", swept)
-        elif attempt in fold.abandoned:
+        elif attempt in fold.barred:
             _remove(store, attempt, files, "abandoned", swept)
         elif _may_be_given_up(store, fold, attempt) and (
             now - _last_written(store, files, now) >= abandon_after

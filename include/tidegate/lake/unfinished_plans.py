@@ -39,7 +39,7 @@ def publish_unfinished(
         try:
             if any(DONE in each for each in names.values()):
                 ledger.refresh()
-                committing.publish_sealed(store, ledger, plan, run=run, not_placed=[])
+                committing.commit_sealed_chunks(store, ledger, plan, run=run, not_placed=[])
         except TidegateError as error:
             if error.kind == "transient" or isinstance(error, OtherFormat):
                 raise

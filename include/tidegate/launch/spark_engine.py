@@ -14,6 +14,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.launch import token_settings, yarn_cluster
+from tidegate.launch.jars import find_java
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.launch.submission import Submission, make_submission
@@ -67,6 +68,8 @@ class SparkEngine:
         return yarn_cluster.ask_cluster(self.connection)
 
     def refuse(self, conf: Mapping[str, str]) -> None:
+        if self.submit and self.connection.home is None:  # another Spark may know its own Java
+            find_java()
         if self.connection.is_cluster and self.kafka:
             yarn_cluster.refuse_cluster_mode(self.connection, self.kafka, conf)
 

@@ -23,9 +23,8 @@ from airflow.sdk import (
 
 from tidegate import connections, flows
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import tasks
+from tidegate.orchestration import links, tasks
 from tidegate.orchestration.airflow_versions import CronDataIntervalTimetable
-from tidegate.orchestration.links import ReportLink
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.pipelines.value_types import is_pipeline_name, is_schedule
@@ -97,9 +96,18 @@ def pipeline_dag(spec: Spec) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=tags,
-        default_args={"retries": spec.retries, "retry_delay": timedelta(seconds=15)},
+        default_args={
+            "retries": spec.retries,
+            "retry_delay": timedelta(seconds=15),
+            **tasks.CALLBACKS,
+        },
     ) as dag:
-        flow_tasks(partial(tasks.run_of, spec), flows.flow_of(spec), outlets=tasks.outlets(spec))
+        flow_tasks(
+            partial(tasks.run_of, spec),
+            flows.flow_of(spec),
+            inlets=tasks.inlets(spec),
+            outlets=tasks.outlets(spec),
+        )
     # Before, each task would copy them several times, a third of parsing; by assignment, Airflow
     # would check schemas that are the same for all pipelines, a fifth of what is left.
     dag.params.update(params)
@@ -107,19 +115,23 @@ def pipeline_dag(spec: Spec) -> DAG:
 
 
 def flow_tasks(
-    run_of: tasks.RunOf, flow: flows.Flow[Any, Any], *, outlets: Sequence[Asset | AssetAlias] = ()
+    run_of: tasks.RunOf,
+    flow: flows.Flow[Any, Any],
+    *,
+    inlets: Sequence[Asset] = (),
+    outlets: Sequence[Asset | AssetAlias] = (),
 ) -> None:
     """Add the tasks of a kind of pipeline to the current DAG.
 
     If there is nothing to do, all tasks but the verdict are skipped.
     """
 
-    @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
+    @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False, inlets=list(inlets))
     def plan() -> bool:
         return tasks.plan(run_of, get_current_context())
 
     rule = "all_done_min_one_success" if flow.publishes_partly else None
-    _steps(run_of, plan(), [flow], outlets=outlets, publish_sealed=rule)
+    _steps(run_of, plan(), [flow], outlets=outlets, publish_rule=rule)
 
 
 def replay_tasks(run_of: tasks.RunOf) -> None:
@@ -139,7 +151,7 @@ def replay_tasks(run_of: tasks.RunOf) -> None:
         return [flow.spark_step, "publish"]
 
     # Stage or send is always skipped. Other trigger rules would then skip `publish`, too.
-    _steps(run_of, plan(), list(flows.FLOWS.values()), publish_sealed="all_done")
+    _steps(run_of, plan(), list(flows.FLOWS.values()), publish_rule="all_done")
 
 
 def _steps(
@@ -148,15 +160,15 @@ def _steps(
     kinds: Sequence[flows.Flow[Any, Any]],
     *,
     outlets: Sequence[Asset | AssetAlias] = (),
-    publish_sealed: str | None = None,
+    publish_rule: str | None = None,
 ) -> None:
     """Add the tasks to the current DAG, with a Spark task for each kind.
 
-    `publish_sealed`: the trigger rule by which `publish` commits sealed chunks although the Spark
+    `publish_rule`: the trigger rule by which `publish` commits sealed chunks although the Spark
     task has failed. `verdict` then fails the run. `publish` is then downstream of `plan`, too, to
     be skipped with the Spark task if there is nothing to do.
     """
-    rule = publish_sealed or "all_success"
+    rule = publish_rule or "all_success"
 
     @task(task_id="publish", outlets=list(outlets), trigger_rule=rule)
     def publish() -> None:
@@ -166,11 +178,12 @@ def _steps(
     def verdict() -> None:
         tasks.verdict(run_of, get_current_context())
 
-    published = publish()
-    published.operator.operator_extra_links = (ReportLink(),)
+    published, checked = publish(), verdict()
+    for each in (plan, published, checked):
+        each.operator.operator_extra_links = (links.OF_A_RUN,)
     work = [tasks.SparkTask(task_id=flow.spark_step, run_of=run_of) for flow in kinds]
-    plan >> work >> published >> verdict()
-    if publish_sealed:
+    plan >> work >> published >> checked
+    if publish_rule:
         plan >> published
 
 
@@ -238,6 +251,7 @@ def _refusing_dag(name: str, complaint: str) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags={"tidegate", "broken"},
+        default_args=tasks.CALLBACKS,
     ) as dag:
 
         def refuse() -> None:

@@ -160,7 +160,11 @@ def _dag(
         start_date=factory.BEFORE_ANY_RUN,
         catchup=False,
         tags={"tidegate", "by hand"},
-        default_args={"retries": 3, "retry_delay": timedelta(seconds=15)},
+        default_args={
+            "retries": 3,
+            "retry_delay": timedelta(seconds=15),
+            **tasks.CALLBACKS,
+        },
         params=params,
     ) as dag:
         add_tasks()

@@ -18,6 +18,7 @@ from tidegate.orchestration.airflow_versions import AirflowFailException, Airflo
 from tidegate.orchestration.factory import BEFORE_ANY_RUN, dag_id
 from tidegate.orchestration.form_dags import TOPIC
 from tidegate.orchestration.tasks import (
+    CALLBACKS,
     airflow_errors,
     is_short,
     numbers_of,
@@ -85,7 +86,7 @@ def maintenance_dag() -> DAG:
         catchup=False,
         max_active_runs=1,
         tags={"tidegate"},
-        default_args={"retries": 1},
+        default_args={"retries": 1, **CALLBACKS},
         params=params,
     ) as dag:
 

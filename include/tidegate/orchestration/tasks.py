@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,11 +17,13 @@ from tidegate import flows
 from tidegate.core.requests import Dates, Live
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.orchestration import links
 from tidegate.orchestration.airflow_versions import (
     AirflowFailException,
     AirflowSkipException,
 )
 from tidegate.orchestration.spark_operator import SparkOperator
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ PARAMS = ("max_records", "dry_run", "replan")
 
 MOST_BYTES = 64 * 1024
 """Of a value in XCom; of a larger one there is the URI of its document in the lake."""
+
+_WIDTH = 100  # of a line in the log of a task
 
 RunOf = Callable[["Context"], "Run | EgressRun"]
 """Returns the run that a task instance belongs to, by its Params."""
@@ -52,8 +57,30 @@ def airflow_errors() -> Iterator[None]:
         yield
     except TidegateError as error:
         if error.kind == "terminal":
-            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+            raise AirflowFailException(f"{type(error).__name__}: {error}") from None
         raise
+
+
+def log_failure(context: Context) -> None:
+    """Log the error of a failed task as its last lines: Airflow's own ends with frames.
+
+    A callback of Airflow. It leaves errors that are not Tidegate's as Airflow logs them.
+    """
+    error = context.get("exception")
+    if isinstance(error, TidegateError):
+        text = f"{type(error).__name__}: {error}"
+    elif isinstance(error, AirflowFailException):
+        text = str(error)
+    else:
+        return
+    logger.info("::endgroup::")  # the group "Post Execute", which Airflow's page folds
+    for line in text.splitlines():
+        for part in textwrap.wrap(line, _WIDTH, break_long_words=False, break_on_hyphens=False):
+            logger.error("%s", part)
+
+
+CALLBACKS = {"on_failure_callback": log_failure, "on_retry_callback": log_failure}
+"""Of each task of Tidegate's own DAGs."""
 
 
 def run_of(spec: Spec, context: Context) -> Run | EgressRun:
@@ -183,7 +210,10 @@ def push_plan(run: Run | EgressRun, frozen: Frozen, context: Context) -> None:
 
     planned = frozen.plan
     uri = run.store().uri(layout.plan(planned.id))
-    reference = {"plan_id": planned.id, "uri": uri, "generation": frozen.generation}
+    reference = {
+        "pipeline": run.spec.name, "run_key": run.key, "generation": frozen.generation,
+        "plan_id": planned.id, "uri": uri,
+    }  # fmt: skip
     context["ti"].xcom_push("plan", reference)
     if isinstance(run.spec, Ingest):
         starts, ends = window_bounds(planned.chunks)
@@ -205,6 +235,8 @@ def numbers_of(form: Mapping[str, Any]) -> dict[str, Any]:
 
 class SparkTask(SparkOperator):
     """Runs the Spark step of a run."""
+
+    operator_extra_links = (links.OF_A_RUN,)
 
     def __init__(self, *, run_of: RunOf, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -281,6 +313,21 @@ def outlets(spec: Spec) -> list[Asset | AssetAlias]:
     """Return the assets that a publish task updates. An alias for a topic pattern."""
     assets = [asset(spec.name, topic) for topic in flows.topics(spec)]
     return assets or [AssetAlias(f"tidegate://{spec.name}")]
+
+
+def inlets(spec: Spec) -> list[Asset]:
+    """Return the assets that an egress reads: those of the pipeline whose lake it sends.
+
+    Only those that its source updates, since Airflow starts no task with an inlet that is inactive.
+    """
+    if isinstance(spec, Ingest) or spec.source.lake is None:
+        return []
+    try:
+        topics = flows.topics(pipeline_files.load_ingest(spec.source.lake))
+    except ConfigurationError:  # `plan` reports it
+        return []
+    chosen = spec.source.topics or topics
+    return [asset(spec.source.lake, topic) for topic in topics if topic in chosen]
 
 
 def asset(pipeline: str, topic: str) -> Asset:

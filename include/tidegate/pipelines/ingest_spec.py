@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from tidegate import linear_regex
 from tidegate.core import parquet_settings
 from tidegate.core.decoding import Decoding
+from tidegate.core.nearest import did_you_mean
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.core.schema import Fields
 from tidegate.pipelines.decode_spec import Decode, TopicDecode, unknown_topics
@@ -136,7 +137,8 @@ class Ingest(Strict):
                 return "exclude", "only a pattern has exceptions"
             case "decode" if value and {"topics", "pattern", "assign", "exclude"} <= given.keys():
                 if unknown := unknown_topics(value, _selected(value, given)):
-                    return "decode", f"not among the topics: {unknown}"
+                    near = did_you_mean(unknown, given.get("topics") or given.get("assign") or ())
+                    return "decode", f"not among the topics: {unknown}{near}"
             case "partition_by" if "decode" in given:
                 if wrong := parquet_settings.complaints(value, _columns(given["decode"])):
                     return "partition_by", wrong

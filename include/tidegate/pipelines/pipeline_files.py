@@ -15,7 +15,7 @@ from tidegate.core.printable import CONTROL, escape_text, printable_name
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import decode_spec, yaml_reader
 from tidegate.pipelines.complaints import quote_value
-from tidegate.pipelines.spec import Ingest, Spec, parse_spec
+from tidegate.pipelines.spec import Egress, Ingest, Spec, parse_spec
 from tidegate.pipelines.yaml_reader import BadFile
 
 _VARIABLE = re.compile(
@@ -133,6 +133,24 @@ def examine_text(
     return Examined(None if complaints else spec, tuple(complaints), tuple(unset))
 
 
+def complaints_beside(path: Path, spec: Spec | None) -> list[str]:
+    """Return what is wrong with a file by others: two of its name, or no source of its lake.
+
+    A source is looked for beside it, and in the directory of all pipelines.
+    """
+    found = []
+    same = sorted(each.name for each in _files_named(path.parent, path.stem))
+    if len(same) > 1:
+        found.append(f"name: {' and '.join(map(quote_value, same))} have it: remove one")
+    lake = spec.source.lake if isinstance(spec, Egress) else None
+    places = [place for place in (path.parent, pipelines_directory()) if place.is_dir()]
+    if lake and not any(_files_named(place, lake) for place in places):
+        known = (p.stem for place in places for p in place.iterdir() if p.suffix in ENDINGS)
+        near = did_you_mean(lake, known)
+        found.append(f"source.lake: there is no pipeline {quote_value(lake)}{near}")
+    return found
+
+
 def _is_about(complaint: str, keys: frozenset[str]) -> bool:
     about = complaint.partition(": ")[0]
     ends = [i for i, c in enumerate(about[:_LONGEST]) if c == "."]
@@ -174,9 +192,11 @@ def load_named(name: str) -> Spec:
 
 def _paths_of(name: str) -> list[Path]:
     """Return the files of one pipeline, without reading the directory: there may be thousands."""
-    if "/" in name:
-        return []
-    found = (pipelines_directory() / f"{name}{ending}" for ending in ENDINGS)
+    return [] if "/" in name else _files_named(pipelines_directory(), name)
+
+
+def _files_named(directory: Path, name: str) -> list[Path]:
+    found = (directory / f"{name}{ending}" for ending in ENDINGS)
     return [path for path in found if os.path.lexists(path)]
 
 

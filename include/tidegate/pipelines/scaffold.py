@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, get_args
 
 import yaml
 
 from tidegate.core.decoding import Decoder
+from tidegate.core.schema import parse_columns
 from tidegate.pipelines.value_types import is_pipeline_name
 from tidegate.spark import formats
 
 SCHEMA = "pipeline.schema.json"
 """The file of JSON Schema beside the pipelines, for editors."""
 _EXAMPLE = "id BIGINT, name STRING"
+_WIDTH = 80  # of a schema that stands in one line
 _HEAD = f"""\
 # yaml-language-server: $schema={SCHEMA}
-# All keys: docs/configuration.md. Settings of Kafka and Spark: tidegate settings.
+# All keys: tidegate docs configuration. Settings of Kafka and Spark: tidegate settings.
 """
+
+
+class Proposal(NamedTuple):
+    """How the values of a topic can be decoded, by so many records. None: there is no proposal.
+
+    `remarks` say of columns that are text which values of other types they have.
+    """
+
+    decoder: Decoder | None
+    records: int
+    remarks: Sequence[str] = ()
 
 
 def ingest_text(
@@ -25,19 +38,16 @@ def ingest_text(
     topics: list[str],
     lake: str,
     kafka: str,
-    decode: Mapping[str, Decoder] | None = None,
+    proposals: Mapping[str, Proposal] | None = None,
 ) -> str:
-    """Return the text of an ingest pipeline's file. What it is given is not checked.
-
-    `decode` are proposed decoders of values, by topic.
-    """
+    """Return the text of an ingest pipeline's file, with proposals by topic. It is not checked."""
     return f"""\
 {_HEAD}name: {_yaml(name)}  # also the name of this file
 kind: ingest
 kafka: {_yaml(kafka)}  # an Airflow connection; in a terminal AIRFLOW_CONN_<ID>
 topics: {_yaml(topics)}
 lake: {_yaml(lake)}  # a directory or URL
-{_decode(decode or {})}# When Airflow runs it, in UTC; without a schedule: manual runs only.
+{_decode(proposals or {})}# When Airflow runs it, in UTC; without a schedule: manual runs only.
 # schedule: "*/10 * * * *"
 # Where a topic's first run begins: earliest, latest, or a timestamp, offsets or a group.
 # start: earliest
@@ -51,20 +61,34 @@ lake: {_yaml(lake)}  # a directory or URL
 """
 
 
-def _decode(decoders: Mapping[str, Decoder]) -> str:
-    if not decoders:
+def _decode(proposals: Mapping[str, Proposal]) -> str:
+    if not proposals:
         return """\
 # Typed columns from keys and values, for SQL.
 # decode: {"*": {value: {format: json, schema: "id BIGINT, name STRING"}}}
 """
     lines = ["# Typed columns for SQL, by a sample of the newest records: correct them as needed."]
     lines.append("decode:")
-    for topic, each in decoders.items():
-        form = {k: v for k, v in each.to_json().items() if v}
-        if each.format == "string":
-            del form["schema"]
-        lines.append(f"  {_yaml(topic)}:\n    value: {_yaml(form)}")
+    for topic, (decoder, _, remarks) in proposals.items():
+        if decoder is None:
+            continue
+        lines.append(f"  {_yaml(topic)}:")
+        lines += [f"    # {remark}" for remark in remarks]
+        lines += _value(decoder)
     return "\n".join(lines) + "\n"
+
+
+def _value(decoder: Decoder) -> list[str]:
+    """Return the lines of a decoder. Each column has its own if the schema is long."""
+    form = {k: v for k, v in decoder.to_json().items() if v}
+    schema = form.pop("schema", "")
+    if decoder.format == "string":
+        return [f"    value: {_yaml(form)}"]
+    if len(schema) <= _WIDTH:
+        return [f"    value: {_yaml({**form, 'schema': schema})}"]
+    text = ",\n        ".join(map(str, parse_columns(schema)))
+    lines = [f"      {key}: {_yaml(value)}" for key, value in form.items()]
+    return ["    value:", *lines, f"      schema: >-\n        {text}"]
 
 
 def egress_text(

@@ -53,7 +53,8 @@ def read_yaml(text: str) -> tuple[Any, list[str]]:
         raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise BadFile(f"{_place(mark)}: not YAML: {_unquoted(error.problem or '')}") from None
+        said = "a tab; indent with spaces" if _is_tab(text, mark) else error.problem or ""
+        raise BadFile(f"{_place(mark)}: not YAML: {_unquoted(said)}") from None
     except yaml.YAMLError as error:
         raise BadFile(f"not YAML: {str(error).splitlines()[0]}") from None
     # Constructors of tags (`!!timestamp`, `!!int`, …) raise whatever their parsing raises.
@@ -91,6 +92,14 @@ def _duplicates(node: yaml.Node) -> Iterator[str]:
         if name in first:
             yield f"{name}: given twice, in lines {first[name]} and {line}"
         first.setdefault(name, line)
+
+
+def _is_tab(text: str, mark: Any) -> bool:
+    """Return whether a tab stands where a text cannot be parsed."""
+    lines = text.split("\n")
+    if mark is None or mark.line >= len(lines):
+        return False
+    return bool(lines[mark.line][mark.column : mark.column + 1] == "\t")
 
 
 def _place(mark: Any) -> str:

@@ -71,7 +71,8 @@ class Engine(Protocol):
     def refuse(self, conf: Mapping[str, str]) -> None:
         """Raise ConfigurationError, with all complaints, if an application could not run.
 
-        `conf` are the pipeline's settings of Spark. Nothing outside of this process is asked.
+        JavaMissing on a machine without Java. `conf` are the pipeline's settings of Spark. Nothing
+        outside of this process is asked.
         """
 
     def notices(self, store: Store) -> Iterator[str]:

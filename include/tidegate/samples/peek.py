@@ -20,16 +20,17 @@ from tidegate.core.windows import Edge, parse_edges
 from tidegate.errors import ConfigurationError, UnknownTopic, WindowRefused
 from tidegate.lake.store_protocol import Store
 from tidegate.launch.spark_connection import SparkConnection
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.samples.decoded_by_spark import decode_samples
 
 FORMAT = 1
+_ISOLATION = "read_committed"  # as a consumer of a target would read it
 _KINDS = ("CreateTime", "LogAppendTime")
 _UNTYPED = {*columns.NAMES, *columns.FROM_THE_LEDGER, "window_date", UNDECODABLE}
 
 
 def peek_records(
-    spec: Ingest,
+    spec: Spec,
     kafka: KafkaCluster,
     topic: str,
     *,
@@ -40,16 +41,21 @@ def peek_records(
 ) -> dict[str, Any]:
     """Return at most so many records of a topic in Kafka (contract: `peek --json`).
 
+    Of an egress it is the Kafka of its target.
+
     `start` is an offset, or a time with a zone, of each partition. Without it they are the newest.
     By the Spark of `decode_by` they have their typed columns, too, as Python's values.
     UnknownTopic and WindowRefused for what is not there, ConfigurationError for a topic that the
     pipeline does not decode. Writes nothing.
     """
-    how = decoding_of_topic(spec.decoding, topic) if decode_by else None
+    decoding, isolation = (
+        (spec.decoding, spec.isolation) if isinstance(spec, Ingest) else ({}, _ISOLATION)
+    )
+    how = decoding_of_topic(decoding, topic) if decode_by else None
     if decode_by and how is None:
         raise ConfigurationError(f"{spec.name}: `decode` says nothing of {topic}")
     with Cluster(kafka) as cluster:
-        known = survey(kafka, [topic], spec.isolation).watermarks.get(topic)
+        known = survey(kafka, [topic], isolation).watermarks.get(topic)
         if known is None:
             near = cluster.nearest([topic])
             raise UnknownTopic(f"{kafka.cluster} has no topic {topic!r}{near}", topics=[topic])
@@ -61,7 +67,7 @@ def peek_records(
     with open_reader(kafka) as records:
         for p, at in sorted(starts.items()):
             r = OffsetRange(topic, p, at, marks[p].end)
-            found += [(p, each) for each in itertools.islice(records(r, spec.isolation), most)]
+            found += [(p, each) for each in itertools.islice(records(r, isolation), most)]
     found.sort(key=lambda each: (each[1].timestamp, each[0], each[1].offset))
     chosen = found[:most] if start else found[-most:]
     forms = [_form(p, record) for p, record in chosen]
@@ -131,7 +137,7 @@ def peek_in_lake(
     return _document(spec, topic, forms if end == "ASC" else forms[::-1])
 
 
-def _document(spec: Ingest, topic: str, records: list[dict[str, Any]]) -> dict[str, Any]:
+def _document(spec: Spec, topic: str, records: list[dict[str, Any]]) -> dict[str, Any]:
     return {"format": FORMAT, "pipeline": spec.name, "topic": topic, "records": records}
 
 

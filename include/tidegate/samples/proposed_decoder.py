@@ -16,10 +16,12 @@ from tidegate.core.decoding import UNDECODABLE, Decoder, Decoding, decoding_of_t
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import Document, Form
 from tidegate.core.offsets import OffsetRange
+from tidegate.errors import UnknownTopic
 from tidegate.launch.spark_connection import SparkConnection
+from tidegate.pipelines.scaffold import Proposal
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import resolve_topics
-from tidegate.samples.decoded_by_spark import KeyAndValue, decode_samples
+from tidegate.samples.decoded_by_spark import decode_samples
 
 RECORDS = 100
 """At most so many records of a topic are sampled."""
@@ -29,22 +31,27 @@ _NO = ("no", "beyond")
 _PREFIX = "value_"
 
 
-class Proposal(NamedTuple):
-    """How the values of a topic can be decoded, by so many records. None: there is no proposal."""
-
-    decoder: Decoder | None
-    records: int
-
-
 def propose_decoders(
     spec: Ingest, kafka: KafkaCluster, topics: Sequence[str]
 ) -> dict[str, Proposal]:
-    """Return a proposal for each topic that has records. Raises the errors of a broker."""
+    """Return a proposal for each topic. Raises UnknownTopic, and the errors of a broker."""
     sampled = sample_records(spec, kafka, topics, RECORDS)
-    return {
-        topic: Proposal(propose_decoder(_values(each)), len(each))
-        for topic, each in sampled.items()
-    }
+    if unknown := [topic for topic in topics if topic not in sampled]:
+        raise UnknownTopic(
+            f"{kafka.cluster} has no topic {', '.join(unknown)}, or this user may not DESCRIBE "
+            f"it{kafka.nearest(unknown)}",
+            topics=unknown,
+        )
+    found = {}
+    for topic, records in sampled.items():
+        values = _values(records)
+        decoder = propose_decoder(values)
+        remarks: list[str] = []
+        if decoder and decoder.format == "json":
+            mixed = sampled_columns.mixed_columns(values)
+            remarks = [f"{decoder.prefix or ''}{each}" for each in mixed]
+        found[topic] = Proposal(decoder, len(records), remarks)
+    return found
 
 
 def _declared(decoder: Decoder | None) -> dict[str, Any] | None:
@@ -54,15 +61,34 @@ def _declared(decoder: Decoder | None) -> dict[str, Any] | None:
     return {key: value for key, value in decoder.to_json().items() if value}
 
 
+class SampledRecord(NamedTuple):
+    """A record of a topic that was sampled."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class RecordPlace(Document):
+    """Where a record is in its topic."""
+
+    partition: int
+    offset: int
+
+
 @dataclass(frozen=True)
 class CheckedSample(Document):
     """How many records of a topic were sampled, and the reasons why some do not fit, counted.
 
-    `value` decodes more of the values than the declared columns do. None if it is not known.
+    `examples` has the first record of each reason. `value` decodes more of the values than the
+    declared columns do. None if it is not known.
     """
 
     records: int
     unfit: Mapping[str, int]
+    examples: Mapping[str, RecordPlace]
     value: Annotated[Decoder | None, Form(_declared, lambda form: form)]
 
 
@@ -82,16 +108,22 @@ def check_sample(
 
     Spark decodes the sample. Raises the errors of a broker, and those of `decode_samples`.
     """
-    sampled = sample_records(spec, kafka, resolve_topics(spec, kafka, Fold()).topics, most)
+    asked = resolve_topics(spec, kafka, Fold()).topics
+    sampled = {t: each for t, each in sample_records(spec, kafka, asked, most).items() if each}
     declared = {topic: how for topic in sampled if (how := decoding_of_topic(spec.decoding, topic))}
-    given = {topic: sampled[topic] for topic in declared}
+    given = {topic: [(each.key, each.value) for each in sampled[topic]] for topic in declared}
     rows = decode_samples(given, declared, spark, spec.spark.settings)
     found = {}
     for topic, records in sampled.items():
         texts = rows[topic][UNDECODABLE].to_pylist() if topic in rows else []
         faults = Counter(text for text in texts if text is not None)
+        examples: dict[str, RecordPlace] = {}
+        for record, text in zip(records, texts, strict=bool(texts)):
+            if text is not None:
+                examples.setdefault(text, RecordPlace(record.partition, record.offset))
         better = better_than(declared.get(topic, Decoding()), _values(records), faults)
-        found[topic] = CheckedSample(len(records), dict(faults.most_common()), better)
+        counts = dict(faults.most_common())
+        found[topic] = CheckedSample(len(records), counts, examples, better)
     return CheckedSamples(pipeline=spec.name, topics=found)
 
 
@@ -122,15 +154,16 @@ def better_than(declared: Decoding, values: list[bytes], faults: Iterable[str]) 
 
 def sample_records(
     spec: Ingest, kafka: KafkaCluster, topics: Sequence[str], most: int
-) -> dict[str, list[KeyAndValue]]:
-    """Return the keys and values of at most about so many of the newest records of each topic.
+) -> dict[str, list[SampledRecord]]:
+    """Return at most about so many of the newest records of each topic that exists.
 
     Of large records there are fewer: those of a partition, but the newest one, have their share of
     the bytes of all.
     """
-    found: dict[str, list[KeyAndValue]] = {}
+    seen = survey(kafka, topics, spec.isolation)
+    found: dict[str, list[SampledRecord]] = {topic: [] for topic in seen.identities}
     ranges = []
-    for topic, partitions in survey(kafka, topics, spec.isolation).watermarks.items():
+    for topic, partitions in seen.watermarks.items():
         full = sorted(partitions.items(), key=lambda each: each[1].start - each[1].end)
         chosen = sorted((p, m) for p, m in full[:_PARTITIONS] if m.start < m.end)
         for p, m in chosen:
@@ -138,23 +171,22 @@ def sample_records(
             ranges.append(OffsetRange(topic, p, start, m.end))
     with open_reader(kafka) as records:
         for r in ranges:
-            newest, size = deque[KeyAndValue](), 0
+            newest, size = deque[SampledRecord](), 0
             for record in records(r, spec.isolation):
-                newest.append((record.key, record.value))
+                newest.append(SampledRecord(r.partition, record.offset, record.key, record.value))
                 size += _size(newest[-1])
                 while size > SAMPLED_BYTES // len(ranges) and len(newest) > 1:
                     size -= _size(newest.popleft())
-            if newest:
-                found.setdefault(r.topic, []).extend(newest)
+            found[r.topic].extend(newest)
     return found
 
 
-def _size(record: KeyAndValue) -> int:
-    return sum(len(each) for each in record if each is not None)
+def _size(record: SampledRecord) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
-def _values(records: Iterable[KeyAndValue]) -> list[bytes]:
-    return [value for _, value in records if value is not None]
+def _values(records: Iterable[SampledRecord]) -> list[bytes]:
+    return [each.value for each in records if each.value is not None]
 
 
 def propose_decoder(values: Sequence[bytes]) -> Decoder | None:

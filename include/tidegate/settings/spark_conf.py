@@ -43,6 +43,15 @@ RUN_ONCE = {
     "spark.stage.ignoreDecommissionFetchFailure": "false",
 }
 """Of an egress: what a task has sent cannot be taken back, so the next attempt does the rest."""
+USUAL = (
+    "spark.cores.max", "spark.default.parallelism", "spark.driver.cores", "spark.eventLog.dir",
+    "spark.eventLog.enabled", "spark.executor.cores", "spark.executor.instances",
+    "spark.executor.memoryOverheadFactor", "spark.local.dir",
+    "spark.memory.fraction", "spark.serializer", "spark.sql.adaptive.enabled",
+    "spark.sql.files.maxPartitionBytes", "spark.sql.parquet.compression.codec",
+    "spark.sql.shuffle.partitions", "spark.task.cpus", "spark.ui.enabled", "spark.ui.port",
+)  # fmt: skip
+"""Settings that pass as they are, and that people often give: what is nearly one is a typo."""
 CONNECTOR = re.compile(
     r"(^|[/,\s])(commons-pool2|kafka-clients|spark-(sql|token-provider)-kafka-0-10"
     r"|hadoop-bare-naked-local-fs|spark-avro)[-_][^/,\s]*\.jar"

@@ -13,7 +13,7 @@ from tidegate.settings.old_names import OLD
 from tidegate.settings.setting import UNSET, Answer, Place, Setting
 from tidegate.settings.sink_settings import SINK
 from tidegate.settings.source import SOURCE
-from tidegate.settings.spark_conf import OF_CONNECTOR, SENDING, SPARK
+from tidegate.settings.spark_conf import OF_CONNECTOR, SENDING, SPARK, USUAL
 
 TABLE: tuple[Setting, ...] = (*SOURCE, *SINK, *SPARK, *SENDING, *OLD)
 
@@ -128,6 +128,8 @@ def judge_settings(place: Place, given: Mapping[str, str]) -> Verdict:
                 complaints.append(f"{name}: given twice")
             else:
                 settings[name] = value
+                if place in _OF_SPARK and (near := _nearly(name)):
+                    notices.append(f"{name}: Spark ignores names that it does not know{near}")
             continue
         new = setting.becomes or setting.name
         target = find_setting(place, new) or setting
@@ -174,6 +176,17 @@ def _unknown(place: Place, name: str) -> str | None:
         return f"did you mean {prefixed.name!r}?"
     near_text = did_you_mean(name, known)
     return f"no option of Spark's, and no setting of Kafka's {client}{near_text}"
+
+
+def _nearly(name: str) -> str:
+    """Return the question whether a setting of Spark is meant that has nearly this name."""
+    known = [*USUAL]
+    known += [
+        each.name
+        for each in TABLE
+        if each.place in _OF_SPARK and each.answer is not Answer.REFUSED and not each.becomes
+    ]
+    return "" if name in USUAL else did_you_mean(name, known, closeness=0.93)
 
 
 def _unknown_to_spark(name: str) -> str | None:

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
+from tidegate.core.wording import counted
 from tidegate.spark import records, source_rows
 from tidegate.spark.egress_job import EgressJob, RowSource
 from tidegate.spark.expressions import NotComputable
@@ -44,7 +45,7 @@ class BadFiles(Exception):
     """Files of a plan that cannot be sent, by name, with the reasons."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
-        super().__init__(f"{len(files)} files cannot be sent")
+        super().__init__(f"{counted(len(files), 'file')} cannot be sent")
         self.files = {name: why[:_LONGEST] for name, why in files.items()}
 
 

@@ -217,7 +217,7 @@ def _check_counts(job: EgressJob, read: Mapping[str, int]) -> None:
     """Check that no row is lost or duplicated where footer or ledger have the number of rows."""
     files = {name for name, _ in job.source.files}
     wrong = {
-        name: f"{read.get(name, 0)} rows were read, and it has {count}"
+        name: f"{counted(read.get(name, 0), 'row')} read, and it has {count:,}"
         for name, count in sorted(job.source.counts.items())
         if read.get(name, 0) != count and (job.source.is_lake or name in files)
     }

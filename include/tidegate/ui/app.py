@@ -129,7 +129,11 @@ def report(
     except TidegateError as error:
         raise HTTPException(503, f"{type(error).__name__}: {error}") from None
     if spec is None or found is None:
-        raise HTTPException(404, "there is no such report, or you may not read its DAG")
+        raise HTTPException(
+            404,
+            "there is no such report: the run has not published yet, or had nothing to do, or you "
+            "may not read its DAG",
+        )
     html = _templates.get_template(f"report_of_{spec.kind}.html").render(report=found)
     return Response(html, media_type="text/html", headers=_HEADERS)
 

@@ -182,3 +182,46 @@ def test_a_token_that_could_not_be_had_while_connecting_is_the_cause(
     assert "acme:token failed: OSError" in causes[0]
     assert "the broker refused the credentials" in causes[1]
     assert "no broker answered" in causes[2]
+
+
+@pytest.mark.parametrize(
+    ("said", "attempts"), [("SaslAuthenticationFailedError: no", 3), (VERIFY, 3), ("no route", 9)]
+)
+def test_what_is_refused_is_not_tried_until_the_time_is_over(said: str, attempts: int) -> None:
+    """Two more times: a broker that has just started may not know all logins yet."""
+    log = logging.getLogger("kafka.net.manager")
+    tried = []
+
+    def connect() -> None:
+        log.info("Attempting bootstrap to bootstrap-0 at b-1:9093 (rack None)")
+        for n in range(9):
+            tried.append(n)
+            log.warning("Bootstrap connection to bootstrap-0 failed: %s (backoff 0.1 secs)", said)
+        raise KafkaTimeoutError("Unable to bootstrap")
+
+    with pytest.raises(TidegateError), connection_errors(KafkaSettings("k", LOGIN)):
+        connect()
+    assert len(tried) == attempts
+
+
+def test_one_of_two_brokers_that_refuses_does_not_end_the_attempts() -> None:
+    """The other one may accept the login, and is drawn by chance."""
+    log = logging.getLogger("kafka.net.manager")
+    said = "Bootstrap connection to %s failed: SaslAuthenticationFailedError (backoff"
+    tried = []
+
+    def connect(*nodes: str) -> None:
+        log.info("Attempting bootstrap to bootstrap-0 at b-1:9093 (rack None)")
+        for node in nodes:
+            tried.append(node)
+            log.warning(said, node)
+        raise KafkaTimeoutError("Unable to bootstrap")
+
+    both = KafkaSettings("k", LOGIN | {"bootstrap.servers": "b-1:9093,b-2:9093"})
+    with pytest.raises(TidegateError), connection_errors(both):
+        connect(*["bootstrap-0"] * 9)
+    assert len(tried) == 9
+    tried.clear()
+    with pytest.raises(TidegateError), connection_errors(both):
+        connect(*["bootstrap-0", "bootstrap-1"] * 9)
+    assert len(tried) == 6

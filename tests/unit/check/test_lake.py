@@ -54,7 +54,7 @@ def publish(store, plan):
     plans.freeze_plan(store, plan.id, plan, 1, note={})
     staged_attempts.seal(store, plan)
     ledger = staged_attempts.ledger_of(store)
-    return committing.publish_sealed(store, ledger, plan, run="run")[0]
+    return committing.commit_sealed_chunks(store, ledger, plan, run="run")[0]
 
 
 def names(root):
@@ -146,7 +146,7 @@ def test_a_file_in_the_directory_of_another_day(tmp_path):
             range(r.start, r.end),
         )  # fmt: skip
         attempts.create_manifest(store, staged_attempts.check(store, plan, attempt))
-        committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+        committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), plan, run="run")
         assert names(tmp_path / "p") == ({"directory"} if n else set())
 
 
@@ -252,7 +252,7 @@ def test_a_checkpoint_that_forgets_a_replacement(tmp_path):
     attempt = staged_attempts.stage(store, plan, files=files)
     attempts.create_manifest(store, staged_attempts.check(store, plan, attempt))
     ledger = staged_attempts.ledger_of(store)
-    n = committing.publish_sealed(store, ledger, plan, run="run")[0]
+    n = committing.commit_sealed_chunks(store, ledger, plan, run="run")[0]
     form = replacement.replaces_to_json([replacement.Replaced(n, OffsetRange("t", 0, 0, 10))])
     made = {"id": "again", "asked": {}, "replaces": [form]}
     publish(store, replace(live(0, 10), lane="replay", replay=made))

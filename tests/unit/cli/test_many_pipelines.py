@@ -10,10 +10,10 @@ import pytest
 
 from support.doc_pages import fenced, page
 from tidegate import flows
-from tidegate.cli import main
+from tidegate.cli import main, pipeline_commands
 from tidegate.core.partition import LeftOut, Problem, Reason
 from tidegate.egress.status import EgressStatus, judge_egress
-from tidegate.errors import BrokerUnreachable
+from tidegate.errors import BrokerUnreachable, ConfigurationError, LakeUnavailable
 from tidegate.ingest.status import IngestStatus
 from tidegate.runs.pipeline_state import State
 
@@ -150,3 +150,51 @@ def test_runs_of_several(tidegate: Tidegate, tmp_path: Path) -> None:
     assert [(each["pipeline"], each["error"]["name"]) for each in found] == [
         ("b", "ConfigurationError"), ("a", "ConfigurationError"),
     ]  # fmt: skip
+
+
+def test_options_of_one_kind_are_for_those_pipelines(
+    tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --all. By name they are refused by the run, as those of one pipeline are."""
+    both = {"lake": str(tmp_path)}
+    a = {"name": "a", "kind": "ingest", "topics": ["t"]}
+    b = {"name": "b", "kind": "egress", "source": {"lake": "a"}, "target": {"topic": "t"}}
+    for form in (a, b):
+        (tmp_path / f"{form['name']}.yaml").write_text(json.dumps(form | both))
+    (tmp_path / "wrong.yaml").write_text("name: wrong")
+    given: dict[str, list[str]] = {}
+
+    def run_each(names: list[str], options_of: Any, jobs: int, **_: Any) -> int:
+        given.update({name: options_of(name) for name in names})
+        return 0
+
+    monkeypatch.setattr(pipeline_commands, "run_each", run_each)
+    options = ("--max-records", "5", "--max-chunks", "2", "--resend")
+    assert tidegate("run", "--all", *options)[0] == 0
+    assert given == {
+        "a": ["--max-records=5", "--max-chunks=2"],
+        "b": ["--max-records=5", "--resend"],
+        "wrong": ["--max-records=5", "--max-chunks=2", "--resend"],
+    }
+    assert tidegate("run", "a", "b", *options)[0] == 0
+    assert given["b"] == ["--max-records=5", "--max-chunks=2", "--resend"]
+
+
+def test_a_watched_status_goes_on_after_a_refusal(
+    tidegate: Tidegate, add: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lake does not answer once. An error that a retry cannot mend ends it."""
+    answers = [LakeUnavailable("no answer"), HEALTHY, ConfigurationError("wrong")]
+
+    def status(*_: object) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    add("flights", HEALTHY)
+    monkeypatch.setattr(flows.IngestFlow, "status", status)
+    monkeypatch.setattr(pipeline_commands.time, "sleep", lambda _: None)
+    code, out, err = tidegate("status", "flights", "--watch", "1")
+    assert (code, answers, "flights" in out) == (2, [], True)
+    assert err.splitlines() == ["LakeUnavailable: no answer", "ConfigurationError: wrong"]

@@ -74,6 +74,14 @@ def test_forms(text: str, printed: str | None) -> None:
         ("`\xb5` INT, `\u03bc` INT", "stands twice"),
         ("`\ufdd0bad` INT", "has U+FDD0 or U+FDD1, which is no character"),
         ("a DECIMAL(39,2)", "character 11: DECIMAL has 1 to 38 digits"),
+        (
+            "a BIGNT, b DECIMAL(50,2), c DAT INT",
+            "character 3: unknown type BIGNT; did you mean 'bigint'? "
+            "character 20: DECIMAL has 1 to 38 digits, its scale no more. "
+            "character 29: unknown type DAT; did you mean 'date'? "
+            "character 33: a comma was expected, not 'INT'",
+        ),
+        ("a FOO(3), b BAR", "character 3: unknown type FOO; the types are: "),
         ("a DECIMAL(3,4)", "character 11: DECIMAL has 1 to 38 digits"),
         ("a INT NOT NULL", "character 7: every column may be null: leave NOT NULL out"),
         ("a ARRAY<INT", "character 12: '>' was expected, not the end"),

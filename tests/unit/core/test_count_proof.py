@@ -57,7 +57,7 @@ def test_where_kafka_chooses_the_sum_is_compared() -> None:
 NOT_PROVEN: dict[str, tuple[Callable[[], Tables], str]] = {
     "a row fewer": (lambda: wrote(BEFORE, OURS, {0: 9, 1: 4}), "t-0: .* 9 records of 10 rows"),
     "a row more": (lambda: wrote(BEFORE, OURS, {0: 11, 1: 4}), "t-0: .* 11 records of 10 rows"),
-    "a row elsewhere": (lambda: wrote(AFTER, OURS, {2: 1}), "t-2: .* 1 records of 0 rows"),
+    "a row elsewhere": (lambda: wrote(AFTER, OURS, {2: 1}), "t-2: .* 1 record of 0 rows"),
     "a partition without": (lambda: wrote(BEFORE, OURS, {0: 10}), "t-1: .* 0 records of 4 rows"),
     "nobody": (lambda: BEFORE, "0 new producers"),
     "a second new producer": (lambda: wrote(AFTER, OTHER, {0: 3}), "2 new producers"),

@@ -144,7 +144,7 @@ def test_every_chunk_of_every_plan(seeds):
 
 def test_attempts_that_may_be_committed():
     plan = plan_of((OffsetRange("t", 0, 0, 5),), (OffsetRange("t", 0, 5, 9),))
-    fold = Fold(committed={(plan.id, 0): 2}, abandoned={(plan.id, 1, "gone")})
+    fold = Fold(committed={(plan.id, 0): 2}, barred={(plan.id, 1, "gone")})
     may = {
         (number, name): may_be_committed(fold, (plan.id, number, name))
         for number, name in ((0, "a"), (1, "gone"), (1, "a"))

@@ -27,6 +27,7 @@ from tidegate.egress.send import send
 from tidegate.egress.takeover import ProcessSenders
 from tidegate.errors import (
     BrokerUnreachable,
+    ClaimConflict,
     ConfigurationError,
     NotSealed,
     PartitionsLeftOut,
@@ -280,7 +281,7 @@ def test_two_runs_find_the_same_dead_sender(world: World, monkeypatch: pytest.Mo
                 with pytest.raises(SendFailed):
                     world.send("B", dies_while_sending)  # claims it while we still think
 
-    with pytest.raises(SenderAlive, match="holds the claim"):
+    with pytest.raises(ClaimConflict, match="holds the claim"):
         world.send("C", senders=Slow())
     assert len(world.ran) == 2
 

@@ -75,7 +75,9 @@ def test_a_lake_that_lacks_the_window_is_refused(world: World, how: str) -> None
     if how == "another":
         plan = staged_attempts.plan_of((OffsetRange("u", 0, 5, 10),), pipeline="in")
         staged_attempts.seal(store, plan)
-        committing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
+        committing.commit_sealed_chunks(
+            store, staged_attempts.ledger_of(store, "in"), plan, run="r"
+        )
     with pytest.raises(SourceChanged, match=r"does not hold u-0 \[0, 10\)"):
         world.send()
     assert (world.ran, world.fold.egress.claims) == ([], {})

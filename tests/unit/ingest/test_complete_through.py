@@ -209,7 +209,7 @@ def test_commits_of_others_count(tmp_path, kafka):
     run = sealed(tmp_path, {**NOTE, "watermarks": marks})
     other = staged_attempts.plan_of((OffsetRange("t", 0, 10, 13),))
     staged_attempts.seal(run.store(), other)
-    committing.publish_sealed(run.store(), run.ledger(run.store()), other, run="other")
+    committing.commit_sealed_chunks(run.store(), run.ledger(run.store()), other, run="other")
     assert through(run) == SURVEYED
 
 

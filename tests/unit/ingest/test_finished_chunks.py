@@ -49,7 +49,7 @@ def test_a_damaged_record_of_an_attempt_wedges_no_run(world, text):
     done[0].write_text(text)
     ingest(run, world.submit())
     assert world.rows == {0: ranges((0, 300))}
-    assert len(world.ledger.fold.abandoned) == 1
+    assert len(world.ledger.fold.barred) == 1
     assert world.started == 2
 
 
@@ -70,7 +70,7 @@ def test_one_error_of_reading_costs_no_finished_attempt(world, monkeypatch):
         broken.setattr(Path, "open", fails)
         with pytest.raises(LakeUnavailable, match="Is a directory"):
             stage(run, world.submit())
-    assert world.ledger.fold.abandoned == set()
+    assert world.ledger.fold.barred == set()
     assert stage(run, world.submit()).chunks == (0, 1, 2)
     assert publish(run).report.rows == 300
     assert world.started == 1
@@ -111,7 +111,7 @@ def test_a_sealed_attempt_is_not_deleted_or_given_up(world):
     record.unlink()
     sealing.delete_unfinished_attempt(opened, attempt)
     record.touch()
-    assert opened.ledger.refresh().abandoned == set()
+    assert opened.ledger.refresh().barred == set()
     ingest(run, world.submit())
     assert world.rows == {0: ranges((0, 300))}
     assert world.ledger.commit(min(world.ledger.fold.live)).attempt == attempt.name

@@ -24,9 +24,10 @@ from tidegate.errors import (
     RowsMissing,
     StageFailed,
 )
-from tidegate.ingest import drafting
+from tidegate.ingest import drafting, status
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
+from tidegate.runs.pipeline_state import State
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.job_files import write_refusal
 
@@ -235,7 +236,7 @@ def test_a_finished_attempt_that_is_wrong_is_abandoned_and_staged_again(world):
     world.visible = 50
     with pytest.raises(RowsMissing):
         stage(run, world.submit(missing=[50]))
-    (abandoned,) = world.ledger.fold.abandoned
+    (abandoned,) = world.ledger.fold.barred
     assert abandoned[1] == 0
     assert len(list((world.root / "p/_tidegate/staging").rglob("*.parquet"))) == 2
     assert stage(run, world.submit()).chunks == (0,)
@@ -250,7 +251,7 @@ def test_what_a_dead_process_has_left_unproven_is_proven_or_staged_again(world):
     staged_attempts.stage(store, planned, "whole", chunk=0)
     staged_attempts.stage(store, planned, "wrong", chunk=1, rows=7)
     assert stage(run, world.submit()).chunks == (0, 1, 2)
-    assert {attempt for _, _, attempt in world.ledger.fold.abandoned} == {"wrong"}
+    assert {attempt for _, _, attempt in world.ledger.fold.barred} == {"wrong"}
     assert publish(run).report.rows == 300
     (first, *_) = (world.ledger.commit(n) for n in sorted(world.ledger.fold.live))
     assert first.attempt == "whole"
@@ -356,7 +357,7 @@ def test_a_recreated_topic_costs_no_finished_attempt_of_another(world, monkeypat
     with pytest.raises(IdentityChanged, match="'u'"):
         ingest(world.run("one"), world.submit(then=recreated))
     assert world.rows == {0: ranges((100, 300))}
-    assert {chunk for _, chunk, _ in world.ledger.fold.abandoned} == {0, 1}
+    assert {chunk for _, chunk, _ in world.ledger.fold.barred} == {0, 1}
 
 
 def test_another_cluster_costs_no_kept_attempt(world, monkeypatch):
@@ -368,9 +369,14 @@ def test_another_cluster_costs_no_kept_attempt(world, monkeypatch):
     now["cluster"] = "another"
     with pytest.raises(IdentityChanged):
         ingest(world.run("two"), world.submit())
+    run = world.run("any")
+    state = status.read_ingest_status(run.spec, run.store(), run.kafka)
+    assert str(state.broker).startswith("IdentityChanged: pipeline 'p'")
+    assert (state.problems, state.refused) == ((), True)
+    assert status.judge_ingest(run.spec, state).state is State.BLOCKED
     now["cluster"] = "cluster"
     ingest(world.run("two"), world.submit())
-    assert world.ledger.fold.abandoned == set()
+    assert world.ledger.fold.barred == set()
     assert world.ledger.fold.cursors("t") == {0: 500}
     assert world.started == 2
 
@@ -386,7 +392,7 @@ def test_what_was_just_read_of_another_cluster_is_wrong(world, monkeypatch):
         ingest(world.run("one"), world.submit(then=changed))
     now["cluster"] = "cluster"
     ingest(world.run("two"), world.submit())
-    assert len(world.ledger.fold.abandoned) == 4
+    assert len(world.ledger.fold.barred) == 4
     assert world.started == 2
 
 

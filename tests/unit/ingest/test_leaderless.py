@@ -247,7 +247,7 @@ def test_nothing_is_sealed_while_its_partition_has_no_leader(world):
     world.epoch, world.began = 1, {1: 80}
     world.marks[0] = Watermarks(0, 130, 130)
     ingest(world.run("two"), world.submit())
-    assert len(world.ledger.fold.abandoned) == 1
+    assert len(world.ledger.fold.barred) == 1
     assert world.rows == {0: ranges((0, 130)), 1: ranges((0, 100))}
 
 

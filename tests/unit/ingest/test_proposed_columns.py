@@ -7,6 +7,9 @@ import pytest
 
 from tidegate.core import sampled_columns, schema
 from tidegate.core.decoding import Decoder, Decoding
+from tidegate.pipelines import scaffold
+from tidegate.pipelines.pipeline_files import examine_text
+from tidegate.pipelines.spec import Ingest
 from tidegate.samples.proposed_decoder import better_than, propose_decoder
 from tidegate.spark import formats
 
@@ -37,6 +40,47 @@ by_csv = formats.format_of_records("csv").decoder
 )  # fmt: skip
 def test_columns(rows: list[Any], columns: str) -> None:
     assert schema.render_ddl(sampled_columns.columns_of_objects(map(json.dumps, rows))) == columns
+
+
+@pytest.mark.parametrize(
+    ("rows", "remarks"),
+    [
+        ([{"n": 1}, {"n": 2.5}, {"n": "x"}], ["n: STRING (2 numbers, 1 text)"]),
+        ([{"n": 1}, {"n": 2.5}, {"n": None}, {}], []),
+        ([{"d": "2024-01-01"}] * 2 + [{"d": "soon"}], ["d: STRING (2 dates, 1 text)"]),
+        ([{"b": True}, {"b": {}}, {"b": []}], ["b: STRING (1 boolean, 1 object, 1 array)"]),
+        ([{"a": 1, "A": "x"}], []),
+        ([{"${X}": 1}, {"${X}": "x"}, {"a\nb": 1}, {"a\nb": "x"}], []),
+    ],
+)
+def test_columns_that_are_text_because_their_values_differ(
+    rows: list[Any], remarks: list[str]
+) -> None:
+    texts = [json.dumps(row) for row in rows]
+    assert sampled_columns.mixed_columns(texts) == remarks
+    columns = schema.render_ddl(sampled_columns.columns_of_objects(texts))
+    assert all(f"{remark.partition(':')[0]} STRING" in columns for remark in remarks)
+
+
+def test_a_long_schema_has_a_line_for_each_column() -> None:
+    """And the file means the same. A short one stands in one line; remarks are comments."""
+    names = ["`a,  b`", "`#c`", "`: d`", *(f"column_{n}" for n in range(30))]
+    long = Decoder("json", ", ".join(f"{name} STRING" for name in names), "v_")
+    remarks = ["column_1: STRING (2 numbers, 1 text)"]
+    proposals = {
+        "long": scaffold.Proposal(long, 3, remarks),
+        "short": scaffold.Proposal(Decoder("json", "id BIGINT"), 3),
+        "none": scaffold.Proposal(None, 0),
+    }
+    text = scaffold.ingest_text("p", ["long", "short", "none"], "/lake", "k", proposals)
+    lines = text.splitlines()
+    assert f"    # {remarks[0]}" in lines
+    assert "        column_29 STRING" in lines
+    assert any(line.endswith("schema: id BIGINT}") for line in lines)
+    found = examine_text(text, "p", {})
+    assert isinstance(found.spec, Ingest), found.complaints
+    assert found.spec.decoding["long"].value == long
+    assert set(found.spec.decoding) == {"long", "short"}
 
 
 @pytest.mark.parametrize(

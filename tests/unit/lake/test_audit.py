@@ -54,7 +54,7 @@ def publish(store, plan):
     plans.freeze_plan(store, plan.id, plan, 1, note={})
     staged_attempts.seal(store, plan)
     ledger = staged_attempts.ledger_of(store)
-    return committing.publish_sealed(store, ledger, plan, run="run")[0]
+    return committing.commit_sealed_chunks(store, ledger, plan, run="run")[0]
 
 
 def findings(spec):
@@ -267,8 +267,8 @@ def test_a_topic_that_is_hidden_has_not_expired(world, monkeypatch):
     found = against_kafka(world, [])
     assert found["against_kafka"] == {"rows": 0, "expired": 0}
     assert [(each["partition"], each["what"]) for each in found["first"]] == [
-        (0, "10 offsets were not compared: no such topic, or this user may not DESCRIBE it"),
-        (1, "5 offsets were not compared: no such topic, or this user may not DESCRIBE it"),
+        (0, "10 offsets not compared: no such topic, or this user may not DESCRIBE it"),
+        (1, "5 offsets not compared: no such topic, or this user may not DESCRIBE it"),
     ]
 
 

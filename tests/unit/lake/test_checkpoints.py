@@ -217,7 +217,7 @@ def grown(store, count, *, start=0):
 
 def write(store, ledger):
     waiting = placing.unplaced_commits(store, ledger.fold)
-    return checkpoints.write_checkpoint(store, "p", ledger.fold, waiting=waiting)
+    return checkpoints.write_checkpoint(store, "p", ledger.fold, unsettled=waiting)
 
 
 def names(store):
@@ -377,7 +377,7 @@ def test_what_is_in_place_is_not_looked_for_again(tmp_path):
             placing.finalise(store, ledger, n)
     write(store, Ledger(store, "p"))
     opened = Ledger(store, "p").fold
-    assert opened.waiting == {4}
+    assert opened.unsettled == {4}
     assert placing.unplaced_commits(store, opened) == [4]
     assert placing.roll_forward(store, Ledger(store, "p")) == [4]
     assert placing.unplaced_commits(store, Ledger(store, "p").fold) == []
@@ -466,7 +466,7 @@ def test_a_ledger_of_100_000_entries_opens_without_reading_them(tmp_path):
     last = canonical.encode({"the": "last"})
     Path(store.native(layout.entry(100_000))).write_bytes(last)
     fold.digest = canonical.digest(last)
-    size = checkpoints.write_checkpoint(store, "p", fold, waiting=[])
+    size = checkpoints.write_checkpoint(store, "p", fold, unsettled=[])
     read: list[str] = []
     get = LocalStore.get
     with mock.patch.object(LocalStore, "get", lambda at, path: read.append(path) or get(at, path)):

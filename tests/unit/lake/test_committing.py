@@ -32,7 +32,7 @@ def store(tmp_path):
 
 
 def publish(store, plan=PLAN):
-    return committing.publish_sealed(store, ledger_of(store), plan, run="run")
+    return committing.commit_sealed_chunks(store, ledger_of(store), plan, run="run")
 
 
 def rows_in_data(store):
@@ -91,13 +91,13 @@ def test_what_publishing_asks_of_the_store(store, monkeypatch):
     staged_attempts.seal(store, PLAN, chunk=1)
     ledger = ledger_of(store)
     counted = store_requests.count(monkeypatch)
-    committing.publish_sealed(store, ledger, PLAN, run="run")
+    committing.commit_sealed_chunks(store, ledger, PLAN, run="run")
     # One listing of the plan, one for each chunk before its commit; a place and a look a file. Of
     # each chunk its manifest, and the ledger before and after the commit.
     assert counted == {"objects": 3, "get": 6, "create": 4, "place": 4, "size": 4}
     ledger = ledger_of(store)
     counted.clear()
-    committing.publish_sealed(store, ledger, PLAN, run="run")
+    committing.commit_sealed_chunks(store, ledger, PLAN, run="run")
     assert placing.roll_forward(store, ledger) == []
     assert not counted
 
@@ -110,7 +110,7 @@ def test_a_manifest_that_is_known_is_not_read_again(store, monkeypatch):
     (manifest,) = known.values()
     assert manifest == attempts.read_manifest(store, manifest.attempt)
     counted = store_requests.count(monkeypatch)
-    commits = committing.publish_sealed(store, ledger, PLAN, run="run", known=known)
+    commits = committing.commit_sealed_chunks(store, ledger, PLAN, run="run", known=known)
     assert counted == {"objects": 1, "get": 2, "create": 2, "place": 2, "size": 2}
     assert attempts.committed_manifest(store, ledger.commit(commits[0])) == manifest
 
@@ -189,7 +189,7 @@ def test_two_attempts_of_one_chunk_are_one_commit(store, finaliser):
         case "winner":
             placing.finalise(store, one, 3)
         case "loser":
-            committing.publish_sealed(store, other, plan, run="other")
+            committing.commit_sealed_chunks(store, other, plan, run="other")
         case "roll_forward":
             placing.roll_forward(store, ledger_of(store))
     assert rows_in_data(store) == rows_by_ledger(store) == {("t", 0): [0, 4]}

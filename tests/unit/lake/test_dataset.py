@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> LocalStore:
     store = LocalStore(tmp_path / "p")
     plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10), OffsetRange("u", 0, 0, 2)))
     staged_attempts.seal(store, plan)
-    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), plan, run="run")
     return store
 
 
@@ -122,7 +122,7 @@ def test_no_reader_hides_a_file(tmp_path: Path, topic: str) -> None:
     plan = staged_attempts.plan_of((OffsetRange(topic, 0, 0, 10),), topic_ids={topic: "id-x"})
     staged_attempts.seal(store, plan)
     ledger = staged_attempts.ledger_of(store)
-    assert list(committing.publish_sealed(store, ledger, plan, run="run")) == [0]
+    assert list(committing.commit_sealed_chunks(store, ledger, plan, run="run")) == [0]
     found = pyarrow.dataset.dataset(str(store.root / "data"), format="parquet")
     assert found.count_rows() == 10
 

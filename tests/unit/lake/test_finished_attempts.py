@@ -38,7 +38,7 @@ def test_it_is_never_given_up(store):
     assert (found.attempts, found.left) == ([], [])
     attempts.create_manifest(store, staged_attempts.check(store, PLAN, attempt))
     ledger = staged_attempts.ledger_of(store)
-    assert committing.publish_sealed(store, ledger, PLAN, run="run") == {0: 3}
+    assert committing.commit_sealed_chunks(store, ledger, PLAN, run="run") == {0: 3}
     assert [each.size for each in store.objects(layout.DATA)]
 
 
@@ -47,7 +47,7 @@ def test_one_that_another_plan_has_covered_goes(store):
     other = staged_attempts.plan_of((OffsetRange("t", 0, 0, 12),))
     plans.freeze_plan(store, other.id, other, 1, note={})
     staged_attempts.seal(store, other)
-    committing.publish_sealed(store, staged_attempts.ledger_of(store), other, run="run")
+    committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), other, run="run")
     staged_attempts.stage(store, PLAN, "late")
     assert ("late", "abandoned") in {(a.attempt, a.why) for a in sweep(store).attempts}
 
@@ -84,7 +84,7 @@ def test_an_attempt_that_finishes_after_it_was_listed_is_kept(store, monkeypatch
     ledger = staged_attempts.ledger_of(store)
     monkeypatch.setattr(store, "objects", then_finish)
     assert sweeping.sweep(store, ledger, run="sweep", abandon_after=0).attempts == []
-    assert staged_attempts.ledger_of(store).fold.abandoned == set()
+    assert staged_attempts.ledger_of(store).fold.barred == set()
 
 
 def test_a_sealed_attempt_is_kept_although_its_record_is_damaged(store):
@@ -93,7 +93,7 @@ def test_a_sealed_attempt_is_kept_although_its_record_is_damaged(store):
     Path(store.native(sealed.attempt.done_path)).write_text("{}")
     assert sweep(store).attempts == []
     ledger = staged_attempts.ledger_of(store)
-    assert committing.publish_sealed(store, ledger, PLAN, run="run") == {0: 3}
+    assert committing.commit_sealed_chunks(store, ledger, PLAN, run="run") == {0: 3}
 
 
 def test_what_a_damaged_plan_has_staged_is_kept(store):

@@ -12,9 +12,9 @@ from textwrap import dedent
 import pytest
 
 from tidegate.core import layout
-from tidegate.errors import LakeDamaged, LakeUnavailable
+from tidegate.errors import ConfigurationError, LakeDamaged, LakeUnavailable
 from tidegate.lake import local_store
-from tidegate.lake.store import LocalStore
+from tidegate.lake.store import LocalStore, open_store
 
 
 def _race(root, start, number, wins):
@@ -60,7 +60,7 @@ CREATE = """
     import resource, sys
     from pathlib import Path
     from tidegate.errors import TidegateError
-    from tidegate.lake.store import LocalStore
+    from tidegate.lake.store import LocalStore, open_store
     limit = int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
@@ -102,6 +102,9 @@ def test_a_file_in_the_place_of_the_lake(tmp_path):
     for question in (store.get, store.size, store.open, store.objects):
         with pytest.raises(LakeUnavailable):
             question("a/b")
+    for lake in (tmp_path / "p", tmp_path):
+        with pytest.raises(ConfigurationError, match=r"/p is a file"):
+            open_store(str(lake), "p")
 
 
 @pytest.fixture
@@ -168,7 +171,7 @@ def test_deleting_survives_a_power_loss(tmp_path, calls):
 PLACE = """
     import sys
     from pathlib import Path
-    from tidegate.lake.store import LocalStore
+    from tidegate.lake.store import LocalStore, open_store
     store = LocalStore(Path(sys.argv[1]))
     store.check_placing([("staging/x", "data/y", 4)])
     store.place("staging/x", "data/y", 4)

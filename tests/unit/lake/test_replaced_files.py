@@ -53,7 +53,7 @@ def first_commit(store):
         store, PLAN, staged_attempts.stage(store, PLAN, "first", files=FILES)
     )
     staged_attempts.attempts.create_manifest(store, sealed)
-    return committing.publish_sealed(store, ledger_of(store), PLAN, run="first")
+    return committing.commit_sealed_chunks(store, ledger_of(store), PLAN, run="first")
 
 
 def replay(replay_id, *replaces):
@@ -65,7 +65,7 @@ def replay(replay_id, *replaces):
 
 
 def publish(store, plan):
-    return committing.publish_sealed(store, ledger_of(store), plan, run="replay")
+    return committing.commit_sealed_chunks(store, ledger_of(store), plan, run="replay")
 
 
 def holders(store, *, by_glob=False):
@@ -380,7 +380,7 @@ def test_replaced_files_are_kept_for_a_while(store, tmp_path):
     age(store, layout.entry(4), DAY)
     placing.roll_forward(store, ledger_of(store))
     assert store.size(layout.cleared(4)) is not None
-    assert placing.recent_replacements(store, ledger_of(store).fold) == []
+    assert placing.uncleared_replacements(store, ledger_of(store).fold) == []
 
 
 def test_each_replacement_keeps_what_it_replaces(store):
@@ -433,7 +433,7 @@ def test_two_re_ingests_of_the_same_files_race(store):
     late = ledger_of(store)  # it has seen nothing of the winner
     publish(store, one)
     with pytest.raises(ReplayRefused, match="new id"):
-        committing.publish_sealed(store, late, other, run="other")
+        committing.commit_sealed_chunks(store, late, other, run="other")
     assert (
         holders(store) == holders(store, by_glob=True) == everything(PLAN, one, replaced=LATER_FILE)
     )

@@ -139,6 +139,16 @@ def test_what_s3_says_is_one_line(
     assert "<" not in str(raised.value)
 
 
+def test_without_credentials_no_address_of_a_metadata_service_is_named() -> None:
+    from obstore.exceptions import GenericError
+
+    said = "Error performing PUT http://169.254.169.254/latest/api/token"
+    with pytest.raises(LakeUnavailable) as raised, as_lake_errors("s3://lakes/p"):
+        raise GenericError(f"Generic S3 error: {said}")
+    assert "no credentials are set" in str(raised.value)
+    assert "169.254" not in str(raised.value)
+
+
 def test_a_directory_has_no_open_uploads(tmp_path: Path) -> None:
     assert multipart_uploads.open_uploads(LocalStore(tmp_path)) == []
 

@@ -57,7 +57,7 @@ def files(store, attempt="attempt", plan=PLAN, chunk=0):
 
 
 def publish(store, plan=PLAN):
-    return committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    return committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), plan, run="run")
 
 
 def readable(store):
@@ -236,7 +236,7 @@ def test_an_attempt_that_was_killed_is_given_up_first(store):
     assert why(swept(store)) == []
     age(store, layout.STAGING, 120)
     assert why(swept(store)) == [("killed", "abandoned")]
-    assert (PLAN.id, 0, "killed") in staged_attempts.ledger_of(store).fold.abandoned
+    assert (PLAN.id, 0, "killed") in staged_attempts.ledger_of(store).fold.barred
     assert files(store, "killed") == []
 
 
@@ -313,7 +313,7 @@ def test_the_abandon_loses_its_number_to_the_commit(store, monkeypatch):
     assert why(swept(store, abandon_after=0)) == []
     assert set(files(store, "late")) == {*before, "_done.json"}
     fold = staged_attempts.ledger_of(store).fold
-    assert (fold.abandoned, list(fold.live)) == (set(), [3])
+    assert (fold.barred, list(fold.live)) == (set(), [3])
     assert readable(store) == 13
 
 

@@ -128,7 +128,7 @@ def test_what_is_committed_of_an_unfinished_plan(world: World, monkeypatch) -> N
     def never(*_, **__):
         raise AssertionError("nothing is left to publish")
 
-    monkeypatch.setattr(unfinished_plans.committing, "publish_sealed", never)
+    monkeypatch.setattr(unfinished_plans.committing, "commit_sealed_chunks", never)
     assert not publish(world)
     assert len(markers(world)) == 1
 

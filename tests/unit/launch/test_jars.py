@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from tidegate.doctor import machine
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, JavaMissing
 from tidegate.launch import cds_archive, jars, job_zip
 from tidegate.launch.jars import Jar, JarError
 from tidegate.launch.spark_output import SparkOutput
@@ -164,7 +164,7 @@ def test_missing_jars_name_the_next_step(cache: Path) -> None:
 
 def test_no_java_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(JarError, match=r"no java in JAVA_HOME \(/nowhere\)"):
+    with pytest.raises(JavaMissing, match=r"no java in JAVA_HOME \(/nowhere\)"):
         jars.ensure_jars("spark-kafka")
 
 

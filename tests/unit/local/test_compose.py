@@ -205,7 +205,7 @@ def test_what_the_image_is_made_of_is_here() -> None:
             allowed = (PROJECT / ".dockerignore").read_text().splitlines()
             top = source.partition("/")[0]
             assert f"!{top}" in allowed, source
-    assert re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE)[-1] == "tidegate"
+    assert re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE)[-1] == "10001"
 
 
 def test_every_mount_refers_to_something() -> None:

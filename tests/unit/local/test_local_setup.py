@@ -25,7 +25,7 @@ from pyarrow import fs
 import tidegate
 from tidegate.lake import s3_buckets as s3_client
 from tidegate.launch.file_lock import hold_lock
-from tidegate_local import demo, environment, proxies, s3, stack
+from tidegate_local import demo, environment, ports, proxies, s3, stack
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.home import state_file
 
@@ -161,9 +161,12 @@ def test_the_python_api_finds_the_local_stack(
 def test_a_local_stack_that_is_down_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the error of its broker, and of no other."""
     monkeypatch.setattr(stack, "read", lambda _: SimpleNamespace(kafka="127.0.0.1:5"))
-    hint = environment.hint("Kafka at 127.0.0.1:5 (kafka_default): no broker answered")
+    down = "Kafka at 127.0.0.1:5 (kafka_default): no broker answered"
+    hint = environment.hint(down)
     assert str(hint).endswith("`tidegate local up`")
     assert environment.hint("Kafka at 127.0.0.1:6 (kafka_default): no broker answered") is None
+    monkeypatch.setattr(ports, "is_free", lambda port: port != 5)
+    assert environment.hint(down) is None
     monkeypatch.setattr(stack, "read", lambda _: None)
     assert environment.hint("Kafka at 127.0.0.1:5: no broker answered") is None
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.errors import ConfigurationError
-from tidegate.launch.jars import JarError
+from tidegate.errors import ConfigurationError, JavaMissing
 from tidegate_local import airflow, stack
 from tidegate_local.home import default_home, default_homes
 from tidegate_local.postgres import Postgres
@@ -130,7 +129,7 @@ def test_without_java_nothing_is_started(tmp_path: Path, monkeypatch: pytest.Mon
     """Said in one line, also when the rest of the set-up was done long ago."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
     said: list[str] = []
-    with pytest.raises(JarError, match="no java in JAVA_HOME"):
+    with pytest.raises(JavaMissing, match="no java in JAVA_HOME"):
         stack.up(tmp_path, say=said.append)
     assert said == []
     assert not (tmp_path / "postgres").exists()

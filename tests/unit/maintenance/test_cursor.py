@@ -55,7 +55,7 @@ def store(tmp_path):
     store = LocalStore(tmp_path / "p")
     plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10),))
     staged_attempts.seal(store, plan)
-    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), plan, run="run")
     return store
 
 
@@ -115,7 +115,7 @@ def test_what_is_committed_ahead_is_not_skipped(spec, store, seen):
     """A backfill holds [20, 30): two gaps around it."""
     plan = staged_attempts.plan_of((OffsetRange("t", 0, 20, 30),))
     staged_attempts.seal(store, plan)
-    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), plan, run="run")
     assert move(spec, offset=35)["entries"] == [5, 6]
     fold = staged_attempts.ledger_of(store).fold
     assert [(gap.start, gap.end) for gap in fold.gaps] == [(10, 20), (30, 35)]
@@ -283,7 +283,9 @@ def test_a_race_does_not_look_like_an_edit(spec, store):
         def read(self, _):
             plan = staged_attempts.plan_of((OffsetRange("t", 0, 10, 20),))
             staged_attempts.seal(store, plan)
-            committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="other")
+            committing.commit_sealed_chunks(
+                store, staged_attempts.ledger_of(store), plan, run="other"
+            )
             return '{"t":{"0":20,"1":0}}'
 
     assert mirrored.find_drifts(Racing(), spec, ledger) == []

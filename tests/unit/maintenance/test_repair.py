@@ -33,7 +33,7 @@ def publish(store, start, end):
         (OffsetRange("t", 0, start, end), OffsetRange("t", 1, start, end))
     )
     staged_attempts.seal(store, plan)
-    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.commit_sealed_chunks(store, staged_attempts.ledger_of(store), plan, run="run")
 
 
 def tree(store):

@@ -140,7 +140,7 @@ def test_fields_of_a_connection(name: str, answer: Answer) -> None:
     """What pipeline files refuse with "use the Kafka connection" has its answer there, too."""
     (found,) = [each for each in find_settings(name, FIELDS) if each.place is Place.CONNECTION]
     assert found.answer is answer
-    assert ("docs/how-to/secured-cluster.md" in found.why) == (answer is Answer.ACCEPTED)
+    assert ("tidegate docs secured-cluster" in found.why) == (answer is Answer.ACCEPTED)
     for name in kafka_clients.SECURITY:
         assert Place.CONNECTION in {each.place for each in find_settings(name, FIELDS)}
 

@@ -52,6 +52,25 @@ def test_what_spark_would_refuse_or_ignore(name: str, value: str, says: str) -> 
     assert says in complaint
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("spark.executor.memroy", "spark.executor.memory"),
+        ("spark.executor.core", "spark.executor.cores"),
+        ("spark.sql.shuffle.partition", "spark.sql.shuffle.partitions"),
+        ("spark.executor.memory", None),
+        ("spark.executor.memoryOverheadFactor", None),
+        ("spark.driver.port", None),
+        ("spark.sql.session.localRelationCacheThreshold", None),
+    ],
+)
+def test_a_name_that_is_nearly_one_of_sparks(name: str, meant: str | None) -> None:
+    """It passes, since Spark has more names than are known here, and a notice asks."""
+    found = judge_settings(Place.SPARK, {name: "2g"})
+    assert (found.settings, found.complaints) == ({name: "2g"}, ())
+    assert [repr(meant) in notice for notice in found.notices] == ([True] if meant else [])
+
+
 @pytest.mark.parametrize("value", ["512m", "2G", "1t"])
 def test_memory_that_spark_takes(value: str) -> None:
     for name in ("spark.executor.memory", "spark.driver.memory", "spark.executor.memoryOverhead"):

@@ -16,7 +16,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from tidegate.core.locations import SCHEMES
-from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.errors import ConfigurationError, JavaMissing, TidegateError
 from tidegate.launch import environment, spark_home
 from tidegate.launch.file_lock import hold_lock
 
@@ -49,6 +49,7 @@ class JarError(TidegateError):
     """A jar is missing, cannot be fetched, or is not the one that the lock names."""
 
     exit_code = 2
+    fix = "Call `tidegate jars` where the registry of the jars can be reached."
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,12 @@ def cache_errors() -> Iterator[None]:
 
 
 def find_java() -> Path:
-    """Return the `java` that runs jars: that of JAVA_HOME, else the first on the PATH."""
+    """Return the `java` of JAVA_HOME, else the first on the PATH. Raises JavaMissing."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which("java", path=f"{home}/bin" if home else None)
     if not path:
         where = f"JAVA_HOME ({home})" if home else "the PATH"
-        raise JarError(f"no java in {where}: install Java 17 or 21, or set JAVA_HOME")
+        raise JavaMissing(f"no java in {where}: install Java 17 or 21, or set JAVA_HOME")
     return Path(path)
 
 
