@@ -313,7 +313,7 @@ def test_a_sample_is_bounded(
     monkeypatch.setattr(proposal, "SAMPLED_BYTES", 1_000)
     (found,) = user.json("explain", "typed", "--sample", "100")["topics"].values()
     value = {"format": "json", "schema": "n BIGINT, text STRING"}
-    assert found == {"records": 1, "unfit": {}, "value": value}, "the newest"
+    assert found == {"records": 1, "unfit": {}, "examples": {}, "value": value}, "the newest"
 
 
 def test_peek(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:

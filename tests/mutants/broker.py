@@ -4,6 +4,22 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a refused login is not tried until the time is over",
+        "_ClientLog.emit",
+        "if len(often) == len(servers) and min(often) >= _REFUSALS:",
+        "if False:",
+        "tests/unit/broker/test_client_errors.py"
+        "::test_what_is_refused_is_not_tried_until_the_time_is_over",
+    ),
+    Mutant(
+        "one of two brokers that refuses does not end the attempts",
+        "_ClientLog.emit",
+        "if len(often) == len(servers) and min(often) >= _REFUSALS:",
+        "if max(often) >= _REFUSALS:",
+        "tests/unit/broker/test_client_errors.py"
+        "::test_one_of_two_brokers_that_refuses_does_not_end_the_attempts",
+    ),
+    Mutant(
         "a dead address among several is left out",
         "_alive",
         "return alive or several",

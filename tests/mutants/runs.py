@@ -4,6 +4,20 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "without Java no plan is frozen",
+        "OpenRun.freeze",
+        "if plan.has_work:",
+        "if False:",
+        "tests/integration/test_whole_runs.py::test_nothing_new_starts_no_spark",
+    ),
+    Mutant(
+        "the status of another cluster says so",
+        "ingest.status.read_state",
+        "refuse_another_cluster(spec, kafka, fold, seen.cluster_id)",
+        "pass",
+        "tests/unit/ingest/test_ingest_runs.py::test_another_cluster_costs_no_kept_attempt",
+    ),
+    Mutant(
         "a Spark that lacks what the pipeline needs is refused with its connection",
         "tidegate.connections.spark",
         "            _refuse_lacking(spec, found)\n",

@@ -43,7 +43,7 @@ class ToyEngine:
     def settings(self) -> Mapping[str, str]:
         return {}
 
-    def refuse(self, conf: Mapping[str, str]) -> None:
+    def refuse(self, conf: Mapping[str, str], *, starting: bool = False) -> None:
         pass
 
     def notices(self, store: Store) -> Iterator[str]:

@@ -67,8 +67,9 @@ class SparkEngine:
         """
         return yarn_cluster.ask_cluster(self.connection)
 
-    def refuse(self, conf: Mapping[str, str]) -> None:
-        if self.submit and self.connection.home is None:  # another Spark may know its own Java
+    def refuse(self, conf: Mapping[str, str], *, starting: bool = False) -> None:
+        # Another Spark may know its own Java.
+        if starting and self.submit and self.connection.home is None:
             find_java()
         if self.connection.is_cluster and self.kafka:
             yarn_cluster.refuse_cluster_mode(self.connection, self.kafka, conf)

@@ -68,11 +68,11 @@ class Engine(Protocol):
     def tasks_at_once(self) -> int | None:
         """The number of tasks that run at once. None if it is not known before the start."""
 
-    def refuse(self, conf: Mapping[str, str]) -> None:
+    def refuse(self, conf: Mapping[str, str], *, starting: bool = False) -> None:
         """Raise ConfigurationError, with all complaints, if an application could not run.
 
-        JavaMissing on a machine without Java. `conf` are the pipeline's settings of Spark. Nothing
-        outside of this process is asked.
+        JavaMissing on a machine without Java, if one is `starting` here. `conf` are the pipeline's
+        settings of Spark. Nothing outside of this machine is asked.
         """
 
     def notices(self, store: Store) -> Iterator[str]:

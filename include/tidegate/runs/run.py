@@ -216,7 +216,12 @@ class OpenRun(Generic[AnyKind]):
         return frozen
 
     def freeze(self, plan: Plan, note: Mapping[str, Any]) -> Frozen:
-        """Make `plan` the run's next generation. Return another process's plan if it was first."""
+        """Make `plan` the run's next generation. Return another process's plan if it was first.
+
+        JavaMissing if its application could not start on this machine.
+        """
+        if plan.has_work:
+            self.run.engine.refuse(self.run.spark_conf, starting=True)
         for notice in self.run.spec.notices:
             logger.warning("%s: %s", self.run.spec.name, notice)
         generation = self._latest.generation + 1 if self._latest else 1
