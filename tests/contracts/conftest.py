@@ -7,10 +7,10 @@ import pytest
 
 from support import printed, staged_attempts
 from support.golden import Golden
-from tidegate.cli import console
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
+from tidegate.terminal import console
 
 
 @pytest.fixture

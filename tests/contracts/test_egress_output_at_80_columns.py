@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.cli import render, render_egress
 from tidegate.core.entries import Receipt
 from tidegate.egress.explain import EgressExplained
 from tidegate.egress.report import EgressReport
 from tidegate.egress.status import EgressStatus
+from tidegate.terminal import render, render_egress
 
 pytestmark = pytest.mark.usefixtures("place")
 PARTITIONER = "org.apache.kafka.clients.producer.RoundRobinPartitioner"

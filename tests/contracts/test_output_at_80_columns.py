@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from support import printed
-from tidegate.cli import maintenance_commands, render, window_commands
+from tidegate.cli import maintenance_commands, window_commands
 from tidegate.core.entries import Account
 from tidegate.doctor.check import Diagnosis, Line
 from tidegate.errors import LakeUnavailable
@@ -16,6 +16,7 @@ from tidegate.ingest.status import IngestStatus
 from tidegate.ingest.topic_coverage import Coverage
 from tidegate.maintenance.reconcile import Reconciled, ReconciledVariable
 from tidegate.runs.findings import Verified
+from tidegate.terminal import render
 
 TOPIC_ID = "0b2f7c5e-8d1c-4f6e-9a3b-5c7d9e1f2a4b"
 EXPIRES = "2026-03-21T11:30:00+00:00"

@@ -12,11 +12,11 @@ from support import topic_records
 from tidegate import flows
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.broker.open_transactions import open_since
-from tidegate.cli import console, render
 from tidegate.core.cursor import Watermarks
 from tidegate.doctor import pipeline_checks
 from tidegate.ingest.status import read_ingest_status
 from tidegate.pipelines.spec import Ingest, parse_spec
+from tidegate.terminal import console, render
 from tidegate_local.kafka import Broker
 
 BEGAN = datetime(2026, 1, 1, 8, 30, tzinfo=UTC)

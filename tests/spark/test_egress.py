@@ -18,9 +18,9 @@ from support import topic_reader, topic_records
 from support.egress_pipeline import EgressPipeline
 from tidegate import flows
 from tidegate.broker import consumer as reading
-from tidegate.cli.render_egress import quarantine_query
 from tidegate.egress.verify import verify
 from tidegate.spark.preflight import Refused, preflight
+from tidegate.terminal.render_egress import quarantine_query
 
 
 def parquet(path: Path, count: int, first: int = 0, group: int = 1_000) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tidegate.cli import console
+from tidegate.terminal import console
 
 WIDTH = 80
 

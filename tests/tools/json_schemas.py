@@ -8,7 +8,6 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from tidegate.cli.render_settings import SettingAnswers, Validated
 from tidegate.core.json_codec import Form, Name, Presence
 from tidegate.core.offsets import Window
 from tidegate.doctor.check import Diagnosis
@@ -28,6 +27,7 @@ from tidegate.maintenance.sweep import SweptPipeline
 from tidegate.runs.findings import Verified
 from tidegate.runs.pipeline_state import PipelineList
 from tidegate.samples.proposed_decoder import CheckedSamples
+from tidegate.terminal.render_settings import SettingAnswers, Validated
 
 DOCUMENTS = {
     "run": (IngestReport, EgressReport),

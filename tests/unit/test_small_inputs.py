@@ -20,7 +20,7 @@ from support.egress_world import World, target_of
 from support.kafka_answers import answer
 from support.staged_attempts import ledger_of, plan_of
 from tidegate.broker.kafka_cluster import KafkaCluster
-from tidegate.cli import console, main
+from tidegate.cli import main
 from tidegate.core import layout, replacement, sampled_columns, schema
 from tidegate.core.cluster_answers import Record
 from tidegate.core.decoding import Decoder, Decoding
@@ -34,6 +34,7 @@ from tidegate.pipelines import pipeline_files, scaffold
 from tidegate.samples import peek as peeking
 from tidegate.samples.proposed_decoder import SampledRecord, better_than, propose_decoder
 from tidegate.spark import formats
+from tidegate.terminal import console
 from tidegate_check import lake as checker
 
 

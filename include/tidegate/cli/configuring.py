@@ -12,9 +12,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from tidegate.cli import render_settings
-from tidegate.cli.console import Json, answer, note, say
-from tidegate.cli.render_settings import Validated, ValidatedFile
+from tidegate.cli.arguments import Json
 from tidegate.core.printable import escape_text
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, TidegateError, UnknownTopic
@@ -26,6 +24,9 @@ from tidegate.pipelines.value_types import is_pipeline_name, pipeline_name
 from tidegate.pipelines.yaml_reader import BadFile
 from tidegate.settings.table import TABLE, find_settings
 from tidegate.spark.formats import FileFormatName
+from tidegate.terminal import render_settings
+from tidegate.terminal.console import answer, note, say
+from tidegate.terminal.render_settings import Validated, ValidatedFile
 
 app = typer.Typer()
 _FORMATS = ", ".join(get_args(FileFormatName))

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.console import out
 from tidegate.cli.local import require_packages
+from tidegate.terminal.console import out
 
 app = typer.Typer()
 

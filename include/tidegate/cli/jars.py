@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.console import Document, Json, answer, note, say
+from tidegate.cli.arguments import Json
 from tidegate.core.wording import counted
+from tidegate.terminal.console import Document, answer, note, say
 
 app = typer.Typer()
 

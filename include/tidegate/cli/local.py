@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from tidegate.cli.console import err, out, say_columns
 from tidegate.errors import ConfigurationError
+from tidegate.terminal.console import err, out, say_columns
 
 app = typer.Typer(help="Kafka, Postgres and Airflow on this machine.", no_args_is_help=True)
 

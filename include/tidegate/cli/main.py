@@ -16,8 +16,8 @@ import typer
 from tidegate import __version__
 from tidegate.cli import local
 from tidegate.cli.commands import Commands
-from tidegate.cli.console import NoteHandler, Stopped, error_form, exit_code, note, say
 from tidegate.errors import BrokerUnreachable, TidegateError
+from tidegate.terminal.console import NoteHandler, Stopped, error_form, exit_code, note, say
 
 app = typer.Typer(
     cls=Commands,

@@ -10,23 +10,15 @@ from rich.text import Text
 
 from tidegate import flows
 from tidegate.cli.airflow_variables import signature, variables
-from tidegate.cli.console import (
-    Json,
-    OneOrAll,
-    answer,
-    bold,
-    error_form,
-    note,
-    say,
-    worst_exit_code,
-)
-from tidegate.cli.render import print_each
+from tidegate.cli.arguments import Json, OneOrAll
 from tidegate.core.json_codec import Document
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
+from tidegate.terminal.console import answer, bold, error_form, note, say, worst_exit_code
+from tidegate.terminal.render import print_each
 
 if TYPE_CHECKING:
     from tidegate.doctor.check import Check, Diagnosis, Line

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
-from tidegate.cli.console import note, say, worst_exit_code
 from tidegate.cli.runs import ended_by_signals
+from tidegate.terminal.console import note, say, worst_exit_code
 
 
 class Runs:

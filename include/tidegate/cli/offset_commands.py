@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.airflow_variables import signature, variables_if_any
-from tidegate.cli.console import Json, Pipeline, answer, bold, say
+from tidegate.cli.arguments import Json, Pipeline
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import pipeline_files
+from tidegate.terminal.console import answer, bold, say
 
 if TYPE_CHECKING:
     from tidegate.maintenance.cursor_moves import Cursors

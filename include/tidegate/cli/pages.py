@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.console import out, say
 from tidegate.core.nearest import did_you_mean
 from tidegate.errors import ConfigurationError
+from tidegate.terminal.console import out, say
 
 app = typer.Typer()
 

@@ -10,21 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tidegate import flows
-from tidegate.cli import render, render_egress
 from tidegate.cli.airflow_variables import signature
-from tidegate.cli.console import (
-    Json,
-    MaxChunks,
-    MaxRecords,
-    OneOrAll,
-    Pipeline,
-    Several,
-    answer,
-    clear,
-    note,
-    say,
-    worst_exit_code,
-)
+from tidegate.cli.arguments import Json, MaxChunks, MaxRecords, OneOrAll, Pipeline, Several
 from tidegate.cli.many_runs import run_each
 from tidegate.cli.runs import carry_out, new_run
 from tidegate.core.json_codec import Document
@@ -39,6 +26,8 @@ from tidegate.runs.pipeline_state import (
     State,
     judge_error,
 )
+from tidegate.terminal import render, render_egress
+from tidegate.terminal.console import answer, clear, note, say, worst_exit_code
 
 app = typer.Typer()
 

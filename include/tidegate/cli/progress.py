@@ -9,9 +9,9 @@ from rich.filesize import decimal
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import TimeRemainingColumn as TimeLeft
 
-from tidegate.cli.console import err
 from tidegate.core.wording import counted
 from tidegate.runs.steps import OnProgress, StepProgress
+from tidegate.terminal.console import err
 
 
 @contextmanager

@@ -16,19 +16,7 @@ import typer
 from rich.highlighter import JSONHighlighter
 
 from tidegate import flows
-from tidegate.cli.console import (
-    Document,
-    Json,
-    Pipeline,
-    all_named,
-    answer,
-    bold,
-    complete_name,
-    note,
-    out,
-    say,
-    say_columns,
-)
+from tidegate.cli.arguments import Json, Pipeline, all_named, complete_name
 from tidegate.cli.window_commands import Zone
 from tidegate.core.printable import CONTROL, escape_text, printable_name
 from tidegate.core.wording import counted
@@ -36,6 +24,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.requested_windows import absolute_edge
+from tidegate.terminal.console import Document, answer, bold, note, out, say, say_columns
 
 app = typer.Typer()
 MOST = 1_000

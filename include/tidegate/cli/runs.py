@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import flows
 from tidegate.cli import progress
-from tidegate.cli.console import Stopped, answer, note
-from tidegate.cli.render import PRINTERS
 from tidegate.core.requests import Replay
 from tidegate.core.wording import duration
 from tidegate.errors import LakeUnavailable, PartitionsLeftOut, TidegateError
 from tidegate.orchestration.command_connections import kafka
 from tidegate.orchestration.command_connections import spark as spark_of
 from tidegate.pipelines.spec import Egress, Spec
+from tidegate.terminal.console import Stopped, answer, note
+from tidegate.terminal.render import PRINTERS
 
 if TYPE_CHECKING:
     from tidegate.egress.status import Waiting

@@ -9,17 +9,7 @@ import typer
 from rich.text import Text
 
 from tidegate import flows
-from tidegate.cli.console import (
-    Json,
-    MaxChunks,
-    MaxRecords,
-    Pipeline,
-    answer,
-    bold,
-    note,
-    say,
-    time_until,
-)
+from tidegate.cli.arguments import Json, MaxChunks, MaxRecords, Pipeline
 from tidegate.cli.runs import carry_out, explain, new_run
 from tidegate.core.coverage import CoverageInterval, coverage_bar
 from tidegate.core.requests import Backfill
@@ -28,6 +18,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest
+from tidegate.terminal.console import answer, bold, note, say, time_until
 
 if TYPE_CHECKING:
     from tidegate.ingest.topic_coverage import Coverage

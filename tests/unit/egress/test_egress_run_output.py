@@ -10,10 +10,11 @@ import pytest
 from support import printed
 from support.egress_world import World, dies_before_sending, dies_while_sending, sends_all
 from support.toy_engine import submitting
-from tidegate.cli import main, render_egress, runs
+from tidegate.cli import main, runs
 from tidegate.egress.release import LateRange, Released
 from tidegate.launch import spark_submit
 from tidegate.spark.egress_job import DONE, EgressJob
+from tidegate.terminal import render_egress
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from support import ingest_world
 from support.ingest_steps import explain, ingest
 from support.kafka_answers import answer
 from tidegate import flows
-from tidegate.cli import render_ingest
 from tidegate.core.cursor import Watermarks
 from tidegate.core.partition import FIXES, LeftOut, Reason
 from tidegate.doctor import pipeline_checks
 from tidegate.errors import PartitionsLeftOut
 from tidegate.ingest import status
+from tidegate.terminal import render_ingest
 
 DOCS = Path(__file__).parents[3] / "docs"
 DAY = 86_400_000

@@ -9,8 +9,10 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidegate.cli import render_egress, render_ingest
-from tidegate.cli.console import (
+from tidegate.core.wording import counted
+from tidegate.runs.pipeline_state import EXIT_CODES, PipelineList, State
+from tidegate.terminal import render_egress, render_ingest
+from tidegate.terminal.console import (
     Document,
     Results,
     as_form,
@@ -22,8 +24,6 @@ from tidegate.cli.console import (
     time_since,
     worst_exit_code,
 )
-from tidegate.core.wording import counted
-from tidegate.runs.pipeline_state import EXIT_CODES, PipelineList, State
 
 if TYPE_CHECKING:
     from tidegate.egress.status import EgressStatus

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.broker.client_settings import describe_connection
-from tidegate.cli.console import bold, note, say, say_columns, time_since, time_until
 from tidegate.core.offsets import window_bounds
 from tidegate.core.wording import counted
+from tidegate.terminal.console import bold, note, say, say_columns, time_since, time_until
 
 if TYPE_CHECKING:
     from tidegate.core.entries import Gap

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tidegate.broker.client_settings import describe_connection
-from tidegate.cli.console import bold, note, say
-from tidegate.cli.render_ingest import print_last_entry, print_settings
 from tidegate.core.wording import counted, duration
+from tidegate.terminal.console import bold, note, say
+from tidegate.terminal.render_ingest import print_last_entry, print_settings
 
 if TYPE_CHECKING:
     from tidegate.egress.explain import EgressExplained

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tidegate.cli.console import bold, say
 from tidegate.core.json_codec import Document
 from tidegate.core.wording import counted
 from tidegate.settings.setting import Answer, Place, Setting, describe_values
+from tidegate.terminal.console import bold, say
 
 
 @dataclass(frozen=True)

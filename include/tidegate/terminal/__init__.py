@@ -1,0 +1,1 @@
+"""What people read: texts of plans, runs, states and settings, and how they are printed."""
