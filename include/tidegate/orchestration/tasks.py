@@ -174,10 +174,14 @@ def plan(run_of: RunOf, context: Context) -> bool:
         run = run_of(context)
         flow = flows.flow_of(run.spec)
         if context["params"].get("dry_run"):
+            from tidegate.terminal.render import explained_lines
+
             explained = flow.explain(
                 run, airflow_connections.spark(run.spec), airflow_connections.kafka
             )
-            logger.info("dry run, nothing is frozen: %s", json.dumps(explained.to_json(), indent=1))
+            logger.info("dry run, nothing is frozen")
+            for line in explained_lines(flow.kind, explained):
+                logger.info("%s", line)
             return False
         replan = bool(context["params"].get("replan"))
         frozen = flow.plan(_with_client(run), replan=replan).frozen

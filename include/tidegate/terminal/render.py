@@ -19,6 +19,7 @@ from tidegate.terminal.console import (
     error_form,
     exit_code,
     note,
+    out,
     say,
     say_columns,
     time_since,
@@ -96,6 +97,13 @@ PRINTERS = {
         render_egress.print_status,
     ),
 }
+
+
+def explained_lines(kind: str, explained: Any) -> list[str]:
+    """Return what `tidegate explain` prints, for a log."""
+    with out.capture() as captured:
+        PRINTERS[kind].explained(explained)
+    return captured.get().splitlines()
 
 
 def print_status(state: IngestStatus | EgressStatus) -> None:
