@@ -345,6 +345,6 @@ def test_rows_read_are_compared_with_the_footer(pipeline: EgressPipeline) -> Non
     assert job.source.counts == {"a.parquet": 30}
     for count in (29, 31):
         wrong = replace(job, source=replace(job.source, counts={"a.parquet": count}))
-        with pytest.raises(Refused, match=f"30 rows read, and it has {count}") as refused:
+        with pytest.raises(Refused, match=f"30 rows read, and it has {count:,}") as refused:
             preflight(pipeline.spark, wrong)
         assert [*refused.value.files] == ["a.parquet"]
