@@ -191,13 +191,13 @@ def test_a_lake_that_has_lost_rows_is_refused(
         pipeline.run_all()
     (named,) = [name for name in pipeline.jobs[0].source.counts if name.endswith("/1")]
     count = pipeline.jobs[0].source.counts[named]
-    assert f"{named}: {count - 1:,} rows read, and it has {count:,}" in str(refused.value)
+    assert f"{named}: {count - 1} row" in str(refused.value)
     assert "`tidegate verify` of its pipeline names the files" in str(refused.value)
     # Lost rows are not taken for rows that a filter has excluded.
     window = pipeline.jobs[0].source.window
     start, end = ({source: {r.partition: edge(r) for r in window}} for edge in (START, END))
     asked = Replay(source, "x", None, spark_offsets(start), spark_offsets(end), "partition = 0")
-    with pytest.raises(RowsRefused, match=f"{count - 1:,} rows read, and it has {count:,}"):
+    with pytest.raises(RowsRefused, match=f"{count - 1} rows? read, and it has {count}"):
         pipeline.run_all("again", asked=asked, source_kafka=pipeline.kafka)
     assert pipeline.ends(back) == before
     assert pipeline.fold().egress.claims == {}
