@@ -354,6 +354,6 @@ def test_a_dry_run_says_what_it_would_do_and_freezes_nothing(
     assert tasks.plan(lambda _: runs.new_run(load_named("p"), "r"), given) is False
     said = [r.getMessage() for r in caplog.records]
     lines = said[said.index("dry run, nothing is frozen") + 1 :]
-    assert lines[0].startswith("p (live): 250 records in 1 chunk")
+    assert lines[0].startswith("p (live): 250 records")
     assert ["0", "250", "0", "250", "-"] in [line.split() for line in lines]
     assert list(world.root.rglob("*.json")) == []

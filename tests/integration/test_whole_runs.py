@@ -111,8 +111,8 @@ def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None
     # `latest` was resolved when the topic was discovered: later records are read.
     topic_records.numbers(broker.bootstrap, "quiet", 100)
     refused = terminal.run("run", "quiet", "--run-id", "b", code=2, JAVA_HOME="/nowhere")
-    assert "JavaMissing: no java in JAVA_HOME (/nowhere)" in refused.stderr
-    assert "kept: nothing: no plan was frozen" in refused.stderr
+    assert "JavaMissing: no java" in refused.stderr
+    assert "no plan was frozen" in refused.stderr
     assert terminal.json("run", "quiet", "--run-id", "b")["rows"] == 100
     oracle_client.agree(broker.bootstrap, terminal.lake, "quiet", ["quiet"])
 

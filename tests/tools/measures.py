@@ -71,8 +71,8 @@ def naming(variant: str) -> list[str]:
     pattern = VARIANTS[variant]
     return [
         path
-        for path, tree in modules().items()
-        if pattern.search(path) or any(map(pattern.search, _words_of_code(tree)))
+        for path in modules()
+        if pattern.search(path) or any(map(pattern.search, _words_of_code(path)))
     ]
 
 
@@ -317,8 +317,13 @@ def all_of_them() -> dict[str, float]:
     }
 
 
-def _words_of_code(tree: ast.Module) -> Iterator[str]:
-    """Yield names and texts of a module's code."""
+@cache
+def _words_of_code(path: str) -> tuple[str, ...]:
+    """Return names and texts of a module's code."""
+    return tuple(_code_words(modules()[path]))
+
+
+def _code_words(tree: ast.Module) -> Iterator[str]:
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)

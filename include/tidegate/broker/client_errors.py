@@ -57,12 +57,17 @@ class _ClientLog(logging.Handler):
         text = record.getMessage()
         self._messages.append((record.thread, text))
         attempt = None if record.thread in self._others else _ATTEMPT.search(text)
-        if attempt and _refusal(self._settings, text):
-            self._refusals[record.thread, attempt[1]] += 1
+        if not attempt:
+            return
+        address = record.thread, attempt[1]
+        # A broker that has refused a login may close the next connections before it says so.
+        closed = address in self._refusals and "socket disconnected" in text
+        if closed or _refusal(self._settings, text):
+            self._refusals[address] += 1
             often = [n for (thread, _), n in self._refusals.items() if thread == record.thread]
             servers = self._settings.bootstrap_servers.split(",")
             if len(often) == len(servers) and min(often) >= _REFUSALS:
-                raise kafka_errors.SaslAuthenticationFailedError(text)
+                raise kafka_errors.KafkaTimeoutError("refused")  # the messages say how
 
     def about(self, servers: str) -> str:
         """Return the messages of threads that named these servers: others connect too."""

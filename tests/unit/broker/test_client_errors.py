@@ -25,6 +25,7 @@ TOKEN = {key: LOGIN[key] for key in ("bootstrap.servers", "security.protocol")} 
     "sasl.mechanism": "OAUTHBEARER", "tidegate.oauthbearer.token.callable": "acme:token",
 }  # fmt: skip
 VERIFY = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed:"
+REFUSED = "SaslAuthenticationFailedError: no"
 # Part of any message about a connection with TLS: no sign of an error.
 TRANSPORT = "<KafkaSSLTransport [10.0.0.1:9093<-5432]>: Abort"
 
@@ -185,9 +186,18 @@ def test_a_token_that_could_not_be_had_while_connecting_is_the_cause(
 
 
 @pytest.mark.parametrize(
-    ("said", "attempts"), [("SaslAuthenticationFailedError: no", 3), (VERIFY, 3), ("no route", 9)]
+    ("first", "said", "attempts", "error"),
+    [
+        (REFUSED, REFUSED, 3, "sasl.password"),
+        (REFUSED, "socket disconnected", 3, "sasl.password"),
+        ("socket disconnected", "socket disconnected", 9, "no broker answered"),
+        (VERIFY, VERIFY, 3, "certificate is not accepted"),
+        ("no route", "no route", 9, "no broker answered"),
+    ],
 )
-def test_what_is_refused_is_not_tried_until_the_time_is_over(said: str, attempts: int) -> None:
+def test_what_is_refused_is_not_tried_until_the_time_is_over(
+    first: str, said: str, attempts: int, error: str
+) -> None:
     """Two more times: a broker that has just started may not know all logins yet."""
     log = logging.getLogger("kafka.net.manager")
     tried = []
@@ -196,10 +206,11 @@ def test_what_is_refused_is_not_tried_until_the_time_is_over(said: str, attempts
         log.info("Attempting bootstrap to bootstrap-0 at b-1:9093 (rack None)")
         for n in range(9):
             tried.append(n)
-            log.warning("Bootstrap connection to bootstrap-0 failed: %s (backoff 0.1 secs)", said)
+            why = said if n else first
+            log.warning("Bootstrap connection to bootstrap-0 failed: %s (backoff 0.1 secs)", why)
         raise KafkaTimeoutError("Unable to bootstrap")
 
-    with pytest.raises(TidegateError), connection_errors(KafkaSettings("k", LOGIN)):
+    with pytest.raises(TidegateError, match=error), connection_errors(KafkaSettings("k", LOGIN)):
         connect()
     assert len(tried) == attempts
 
