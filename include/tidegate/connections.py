@@ -66,9 +66,14 @@ def read_environment_connection(
         if text.startswith("{"):
             return _from_json(text)
         return _from_uri(text) if text else None
-    except (ValueError, TypeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         name = variable(connection_id)
-        raise ConfigurationError(f"{name} is not a connection in JSON or URI form") from None
+        where = (
+            f": {error.msg} at character {error.pos + 1}"
+            if isinstance(error, json.JSONDecodeError)
+            else ""
+        )
+        raise ConfigurationError(f"{name} is not a connection in JSON or URI form{where}") from None
 
 
 def not_defined(

@@ -371,7 +371,7 @@ class SenderAlive(Transient):
 class ClaimConflict(Transient):
     """Another attempt or plan has just claimed what this attempt would send."""
 
-    fix = "Retry. If the plan can no longer be sent, the retry says so: then clear `plan`."
+    fix = "Retry. If that fails, too, clear the task that plans, or start a new run."
     page = "runbook.md#open-claim"
 
 

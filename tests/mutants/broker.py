@@ -6,18 +6,24 @@ MUTANTS = (
     Mutant(
         "a refused login is not tried until the time is over",
         "_ClientLog.emit",
-        "if len(often) == len(servers) and min(often) >= _REFUSALS:",
+        "if len(self._refused) >= _REFUSALS and lasted >= REFUSED_FOR:",
         "if False:",
         "tests/unit/broker/test_client_errors.py"
         "::test_what_is_refused_is_not_tried_until_the_time_is_over",
     ),
     Mutant(
-        "one of two brokers that refuses does not end the attempts",
+        "a refusal must last",
         "_ClientLog.emit",
-        "if len(often) == len(servers) and min(often) >= _REFUSALS:",
-        "if max(often) >= _REFUSALS:",
-        "tests/unit/broker/test_client_errors.py"
-        "::test_one_of_two_brokers_that_refuses_does_not_end_the_attempts",
+        "if len(self._refused) >= _REFUSALS and lasted >= REFUSED_FOR:",
+        "if len(self._refused) >= _REFUSALS:",
+        "tests/unit/broker/test_client_errors.py::test_a_refusal_must_last",
+    ),
+    Mutant(
+        "of several clients none is ended",
+        "_ClientLog.emit",
+        " or self.connecting > 1",
+        "",
+        "tests/unit/broker/test_client_errors.py::test_of_several_clients_none_is_ended",
     ),
     Mutant(
         "a dead address among several is left out",

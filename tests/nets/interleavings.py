@@ -19,7 +19,7 @@ from nets.world import BACKFILL, DAY, ORIGIN, RETYPED, Now, World, rows_of
 from support.toy_engine import Do
 from tidegate.core import layout
 from tidegate.core.entries import Gap
-from tidegate.errors import AttemptWrong, StageFailed, TidegateError
+from tidegate.errors import AttemptWrong, ConfigurationError, StageFailed, TidegateError
 from tidegate.ingest.planning import plan
 from tidegate.ingest.publish import publish
 from tidegate.ingest.sealing import Outcomes, _give_up
@@ -396,6 +396,10 @@ def judged_edits(state: World, seed: int) -> list[Difference]:
     if found := _side_by_side(world, [*chosen.choice(EDITS), by_glob], chosen):
         return found
     try:
+        world.follow_the_ledger()
+        # What earlier plans have staged is committed first, and may have another schema.
+        with suppress(ConfigurationError):
+            world.live("earlier")
         world.follow_the_ledger()
         world.live("last")
         return at_the_end(world, egress=False)

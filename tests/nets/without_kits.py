@@ -10,10 +10,10 @@ from types import ModuleType
 
 KITS = (
     "broker", "launch", "pipelines", "connections", "flows", "samples", "doctor", "orchestration",
-    "cli", "ui", "airflow", "api", "lake.store", "lake.local_store", "lake.store_errors",
-    "lake.source_names", "lake.conditional_put", "lake.buckets", "lake.bucket_kinds",
-   "lake.s3_buckets",
-    "lake.multipart_uploads", "lake.dataset", "spark.formats",
+    "cli", "terminal", "ui", "airflow", "api", "lake.store", "lake.local_store",
+    "lake.store_errors", "lake.source_names", "lake.conditional_put", "lake.buckets",
+    "lake.bucket_kinds", "lake.s3_buckets", "lake.multipart_uploads", "lake.dataset",
+    "spark.formats",
 )  # fmt: skip
 """Modules and packages of Tidegate that vary, or that put variants together."""
 LIBRARIES = (

@@ -65,14 +65,13 @@ class Wheel:
 
 def build_wheel(directory: Path) -> Wheel:
     """Clone what is committed, and run `make dist` in the clone; delete the clone."""
-    clone, cache = directory / "clone", directory / "cache"
+    clone = directory / "clone"
     _run("git", "clone", "--quiet", PROJECT, clone, env=environ())
-    _run("make", "dist", cwd=clone, env=environ(TIDEGATE_CACHE=str(cache)))
+    _run("make", "dist", cwd=clone, env=environ())
     (wheel,) = (clone / "dist").iterdir()
     shutil.copytree(clone / "docs/constraints", directory / "constraints")
     kept = Path(shutil.move(wheel, directory))
-    for path in (clone, cache):
-        shutil.rmtree(path)
+    shutil.rmtree(clone)
     return Wheel(kept, directory / "constraints")
 
 

@@ -6,7 +6,6 @@ import logging
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,12 +23,13 @@ from tidegate.errors import (
 )
 
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^\n]{0,500}?)\.?(?: \(_ssl| \(backoff|$)")
-_ATTEMPT = re.compile(r"Bootstrap connection to (\S+) failed: ([^\n]{0,500}?) \(backoff")
+_ATTEMPT = re.compile(r"Bootstrap connection to \S+ failed: ([^\n]{0,500}?) \(backoff")
 _TLS = re.compile(r"\[SSL: ([A-Z0-9_]+)\]")
 _ANSWERED = "Broker version identified"
 TIMEOUT_MS = 8_000  # to find a broker, and for one request
+REFUSED_FOR = 2.0  # seconds: one of several brokers may refuse what the others accept
 FIRST_LINE_AFTER, LINES_APART = 0.9, 1.8  # seconds until, and between, lines about a silent broker
-_REFUSALS = 3  # of each address: one of several brokers may refuse what the others accept
+_REFUSALS = 3
 _waited_for: set[str] = set()
 logger = logging.getLogger(__name__)
 # The client's dozens of lines about a connection are in no log: errors have what they say.
@@ -41,37 +41,37 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())
 class _ClientLog(logging.Handler):
     """Collects what kafka-python logs while it connects: its exception does not say the cause.
 
-    It would try again until its time is over. If each address has refused the login, or the
-    certificate, several times, an error that is raised here ends the attempts: the line about one
-    is logged between them.
+    It would try again until its time is over. If a login, or a certificate, is refused for
+    REFUSED_FOR, an error that is raised here ends the attempts: the line about one is logged
+    between them. While several clients connect, none is ended: they share the log.
     """
+
+    connecting = 0
 
     def __init__(self, settings: KafkaSettings) -> None:
         super().__init__(logging.INFO)
         self._settings = settings
         self._messages: list[tuple[int | None, str]] = []
-        self._refusals: Counter[tuple[int | None, str]] = Counter()
+        self._refused: list[float] = []  # when
         self._others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         self._messages.append((record.thread, text))
-        attempt = None if record.thread in self._others else _ATTEMPT.search(text)
-        if not attempt:
+        if not _ATTEMPT.search(text) or record.thread in self._others or self.connecting > 1:
             return
-        address = record.thread, attempt[1]
         # A broker that has refused a login may close the next connections before it says so.
-        closed = address in self._refusals and "socket disconnected" in text
+        closed = self._refused and "socket disconnected" in text
         if closed or _refusal(self._settings, text):
-            self._refusals[address] += 1
-            often = [n for (thread, _), n in self._refusals.items() if thread == record.thread]
-            servers = self._settings.bootstrap_servers.split(",")
-            if len(often) == len(servers) and min(often) >= _REFUSALS:
+            self._refused.append(time.monotonic())
+            lasted = self._refused[-1] - self._refused[0]
+            if len(self._refused) >= _REFUSALS and lasted >= REFUSED_FOR:
                 raise kafka_errors.KafkaTimeoutError("refused")  # the messages say how
 
     def about(self, servers: str) -> str:
         """Return the messages of threads that named these servers: others connect too."""
-        addresses = [address.strip() for address in servers.split(",")]
+        given = filter(None, map(str.strip, servers.split(",")))
+        addresses = [form for each in given for form in (each, re.sub(r"[][]", "", each))]
         threads = {t for t, text in self._messages if any(a in text for a in addresses)}
         return " ".join(text for t, text in self._messages if t in threads)
 
@@ -106,6 +106,7 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
     """
     kafka_logger, log = logging.getLogger("kafka"), _ClientLog(settings)
     kafka_logger.addHandler(log)
+    _ClientLog.connecting += 1
     try:
         with _told(settings.cluster):
             yield
@@ -121,15 +122,20 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
                 f"{settings.cluster}: {hosts} cannot be resolved (DNS), and no other broker "
                 f"answered within {TIMEOUT_MS // 1000} s; check bootstrap.servers"
             ) from None
-        ended = "socket disconnected" in messages or "EOF occurred" in messages
-        closed = "; the connection was opened, and closed again" if ended else ""
+        if "socket disconnected" in messages or "EOF occurred" in messages:
+            protocol = settings.extra.get("security.protocol", "PLAINTEXT")
+            raise BrokerUnreachable(
+                f"{settings.cluster}: the connection was opened, and closed again without an "
+                f"answer; check security.protocol (now {protocol}), and that the broker runs"
+            ) from None
         raise BrokerUnreachable(
-            f"{settings.cluster}: no broker answered within {TIMEOUT_MS // 1000} s{closed}; check "
-            "that it runs, bootstrap.servers and security.protocol",
+            f"{settings.cluster}: no broker answered within {TIMEOUT_MS // 1000} s; check that it "
+            "runs, bootstrap.servers and security.protocol"
         ) from None
     except (OSError, ValueError) as error:
         raise BrokerUnreachable(f"{settings.cluster}: {error}") from None
     finally:
+        _ClientLog.connecting -= 1
         kafka_logger.removeHandler(log)
 
 
@@ -145,17 +151,19 @@ def _refusal(settings: KafkaSettings, messages: str) -> str | None:
     # A broker may close the connection before its refusal of a login has been read. A proxy whose
     # broker is away closes it before any answer. One that restarts then refuses most of the others.
     attempts = _ATTEMPT.findall(messages)
-    closed = sum("socket disconnected" in each for _, each in attempts) > len(attempts) / 2
+    closed = sum("socket disconnected" in each for each in attempts) > len(attempts) / 2
     refused = "SaslAuthenticationFailed" in messages
     if mechanism and (refused or (closed and not reasons and _ANSWERED in messages)):
         other = "" if refused else ", and security.protocol"
         return f"the broker refused the credentials; check {mechanism.check}{other}"
     if "CERTIFICATE_VERIFY_FAILED" in reasons:
         untrusted = _UNTRUSTED.search(messages)
+        why = untrusted[1] if untrusted else "it is not trusted"
+        is_dated = "expired" in why or "not yet valid" in why
+        places = "ssl.ca.location and the host name in the certificate"
         return (
-            "the TLS handshake failed: the broker's certificate is not accepted: "
-            f"{untrusted[1] if untrusted else 'it is not trusted'}; check ssl.ca.location and the "
-            "host name in the certificate"
+            f"the TLS handshake failed: the broker's certificate is not accepted: {why}; check "
+            f"{'its dates, and the clock of this machine' if is_dated else places}"
         )
     if alerts := [each for each in reasons if "ALERT" in each]:
         given = any(name in settings.extra for name in security.CERTIFICATES)

@@ -243,7 +243,8 @@ def _proposed(name: str, text: str) -> dict[str, Proposal]:
         return {}
     for topic, each in found.items():
         said = f"columns of {each.decoder.format}" if each.decoder else "no columns are proposed"
-        note(f"  {topic}: {said}, by {counted(each.records, 'record')}")
+        by = counted(each.records, "record") if each.records else "a topic without records"
+        note(f"  {topic}: {said}, by {by}")
         for remark in each.remarks:
             note(f"    {remark}", "yellow")
     return {topic: each for topic, each in found.items() if each.decoder}

@@ -161,16 +161,12 @@ def _print_doctor(found: Diagnosis) -> None:
     groups: dict[str, list[Line]] = {}
     for line in found.checks:
         groups.setdefault(line.pipeline or "this machine", []).append(line)
-    are_many = len(groups) > 2
     for heading, lines in groups.items():
-        if are_many and all(line.state == "ok" for line in lines):
-            say(bold(heading, f": {counted(len(lines), 'check')} ok"))
-            continue
         say(bold(heading))
         for line in lines:
             _print_check(line)
     failed = [line for line in found.checks if line.state == "failure"]
-    if are_many and failed:
+    if len(groups) > 2 and failed:  # else they can be seen above
         say(bold("failures"))
         for line in failed:
             _print_check(line, f"{line.pipeline or 'this machine'}: ")

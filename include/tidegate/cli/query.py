@@ -74,9 +74,6 @@ def sql(
     past = None if at is None else _entry_or_time(at, zone)
     if others and isinstance(past, int):
         raise ConfigurationError("--at: an entry is of one ledger; with --with, give a time")
-    views = [*dict.fromkeys(("lake", pipeline)), *(others or ())]
-    if twice := sorted({name for name in views if views.count(name) > 1}):
-        raise ConfigurationError(f"two views would be named {', '.join(twice)}")
     text = _query_text(query, file)
     lake = tidegate.open_lake(pipeline, topic, at=past)
     beside = [tidegate.open_lake(other, at=past) for other in others or ()]

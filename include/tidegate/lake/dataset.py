@@ -142,7 +142,11 @@ class Lake:
         and without the package `duckdb`.
         """
         view = self.dataset()
-        known = {"lake": view, self.name: view, **{each.name: each.dataset() for each in others}}
+        known = {"lake": view, self.name: view}
+        for each in others:
+            if each.name in known:
+                raise ConfigurationError(f"two views would be named {each.name}")
+            known[each.name] = each.dataset()
         named = f'\nthe lake is the view lake, or "{self.name}"'
         if others:
             named = f"\nthere are the views {', '.join(known)}"

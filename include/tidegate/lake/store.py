@@ -166,7 +166,7 @@ def open_store(lake: str, pipeline: str) -> Store:
         if scheme and not directory.startswith("/"):
             raise ConfigurationError(f"lake {lake!r}: a file URL is file:///and/a/path")
         root = Path(directory) / pipeline
-        if in_the_way := next((each for each in (root, *root.parents) if each.is_file()), None):
+        if in_the_way := _file_on(root):
             raise ConfigurationError(f"lake {lake!r}: {in_the_way} is a file, not a directory")
         return LocalStore(root)
     url = f"{lake.rstrip('/')}/{pipeline}"
@@ -176,6 +176,13 @@ def open_store(lake: str, pipeline: str) -> Store:
         return ObjectStore(url, buckets_of(url).open(url))
     except (BaseError, ValueError) as error:
         raise ConfigurationError(f"lake {lake!r}: {one_line(error)}") from None
+
+
+def _file_on(path: Path) -> Path | None:
+    """Return the part of a path that is a file. None also if that cannot be seen."""
+    with contextlib.suppress(OSError):
+        return next((each for each in (path, *path.parents) if each.is_file()), None)
+    return None
 
 
 class FileSource:

@@ -28,7 +28,7 @@ class ReportLink(BaseOperatorLink):  # type: ignore[misc]  # Airflow is not read
             task_id=self.plan_task or operator.task_id,
             map_index=-1 if self.plan_task else ti_key.map_index,
         )  # fmt: skip
-        if not plan:
+        if not plan or "run_key" not in plan:
             return ""
         return f"tidegate/report/{plan['pipeline']}/{plan['run_key']}/{plan['generation']}"
 

@@ -143,11 +143,19 @@ def complaints_beside(path: Path, spec: Spec | None) -> list[str]:
     if len(same) > 1:
         found.append(f"name: {' and '.join(map(quote_value, same))} have it: remove one")
     lake = spec.source.lake if isinstance(spec, Egress) else None
+    if lake is None:
+        return found
     places = [place for place in (path.parent, pipelines_directory()) if place.is_dir()]
-    if lake and not any(_files_named(place, lake) for place in places):
+    sources = [file for place in places for file in _files_named(place, lake)]
+    if not sources:
         known = (p.stem for place in places for p in place.iterdir() if p.suffix in ENDINGS)
         near = did_you_mean(lake, known)
         found.append(f"source.lake: there is no pipeline {quote_value(lake)}{near}")
+    with contextlib.suppress(BadFile):
+        if sources and isinstance(examine_file(sources[0]).spec, Egress):
+            found.append(
+                f"source.lake: {quote_value(lake)} is an egress, which has no lake of rows"
+            )
     return found
 
 
@@ -181,10 +189,13 @@ def load_named(name: str) -> Spec:
         existing = pipeline_names()
         near = did_you_mean(Path(name).stem, existing)
         listed = ", ".join(existing) or "none"
+        inner = [path for path in pipelines_directory().iterdir() if path.is_dir()]
+        below = [path.name for path in inner if "/" not in name and _files_named(path, name)]
+        unread = f"; the one in {below[0]}/ is not read: move it up" if below else ""
         raise ConfigurationError(
             escape_text(
                 f"there is no pipeline {name!r} in {pipelines_directory()}; there are: "
-                f"{listed}{near}"
+                f"{listed}{near}{unread}"
             )
         )
     return load_spec(found[0])

@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rich.text import Text
+
 from tidegate.core.wording import counted
 from tidegate.runs.pipeline_state import EXIT_CODES, PipelineList, State
 from tidegate.terminal import render_egress, render_ingest
@@ -103,7 +105,7 @@ def explained_lines(kind: str, explained: Any) -> list[str]:
     """Return what `tidegate explain` prints, for a log."""
     with out.capture() as captured:
         PRINTERS[kind].explained(explained)
-    return captured.get().splitlines()
+    return Text.from_ansi(captured.get()).plain.splitlines()
 
 
 def print_status(state: IngestStatus | EgressStatus) -> None:

@@ -32,6 +32,17 @@ def tidegate(
     return run
 
 
+def test_a_file_in_a_directory_below_is_named(
+    tidegate: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    """It is not read: a pipeline has one place."""
+    (tmp_path / "drafts").mkdir()
+    (tmp_path / "drafts/orders.yml").touch()
+    code, _, err = tidegate("status", "orders")
+    assert (code, "the one in drafts/ is not read" in err) == (2, True)
+    assert "is not read" not in tidegate("status", "refunds")[2]
+
+
 def test_the_version(tidegate: Callable[..., tuple[int, str, str]]) -> None:
     assert tidegate("--version") == (0, f"tidegate {__version__}\n", "")
 

@@ -88,7 +88,6 @@ def test_without_sql_the_columns_are_listed(tidegate: Tidegate) -> None:
         (("orders", "SELECT 1", "--file", "a.sql"), "give SQL or --file, not both"),
         (("orders", "--file", "a.sql"), "a.sql: [Errno 2]"),
         (("orders", "--with", "orders", "SELECT 1"), "two views would be named orders"),
-        (("orders", "--with", "lake", "SELECT 1"), "two views would be named lake"),
         (("orders", "--with", "gone", "SELECT 1"), "there is no pipeline 'gone'"),
         (("orders", "--with", "refunds", "SELECT 1", "--at", "2"), "give a time"),
     ],

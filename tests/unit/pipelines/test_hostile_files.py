@@ -57,6 +57,7 @@ def complaints(directory: Path, text: str | bytes) -> str:
         ("schedule: 61 * * * *", "schedule: '61 * * * *': not a cron expression: five fields"),
         ("schedule: R * * * *", "schedule: 'R * * * *': not a cron expression"),
         ("schedule: * * * * *", "line 5, column 12: not YAML: "),
+        ("exclude: [a\nretries: 1", "what it ends began in line 5"),
         ("spark:\n\tconf: {}", "line 6, column 1: not YAML: a tab; indent with spaces"),
         ("spark: &a {conf: *a}", "line 5, column 18: an alias"),
         (f"spark: {'[' * 5000}", "nested more than 20 deep"),

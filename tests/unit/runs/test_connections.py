@@ -317,6 +317,12 @@ def test_a_value_that_is_no_connection_is_not_quoted(
     assert PASSWORD not in str(refused.value)
 
 
+def test_the_place_of_an_error_in_json_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "{'conn_type': 'kafka'}")
+    with pytest.raises(ConfigurationError, match=r"at character 2$"):
+        kafka(of_kafka("kafka_x"))
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [
