@@ -55,8 +55,9 @@ def read_yaml(text: str) -> tuple[Any, list[str]]:
         mark = error.problem_mark or error.context_mark
         said = "a tab; indent with spaces" if _is_tab(text, mark) else error.problem or ""
         began = error.context_mark
-        far = began and began.line != mark.line
-        since = f"; what it ends began in line {began.line + 1}" if far else ""
+        since = ""
+        if began and mark and began.line != mark.line:
+            since = f"; what it ends began in line {began.line + 1}"
         raise BadFile(f"{_place(mark)}: not YAML: {_unquoted(said)}{since}") from None
     except yaml.YAMLError as error:
         raise BadFile(f"not YAML: {str(error).splitlines()[0]}") from None
