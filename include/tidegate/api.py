@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import connections, flows
+from tidegate import connections, flows, statuses
 from tidegate.connections import Connection
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
@@ -70,13 +70,13 @@ def open_lake(
 
 
 def status(pipeline: Pipeline, kafka: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the document of `tidegate status --json`: positions and lag, or sent and waiting.
+    """Return the document of `tidegate status --json`: state, positions and lag, or what waits.
 
     `kafka` is the extra of a Kafka connection: `{"bootstrap.servers": "host:9092"}`. A broker that
     does not answer is no error: `broker` says why, and its numbers are None. Writes nothing.
     """
     spec = _spec(pipeline)
-    return flows.flow_of(spec).status(spec, lambda _: _kafka(spec, kafka)).to_json()
+    return statuses.status_of(spec, lambda _: _kafka(spec, kafka)).to_json()
 
 
 def plan(

@@ -20,6 +20,7 @@ from tidegate.pipelines import pipeline_files
 
 if TYPE_CHECKING:
     from tidegate.broker.kafka_cluster import KafkaCluster
+    from tidegate.core.ended_run import EndedRun, RunError
     from tidegate.core.json_codec import Document
     from tidegate.egress.explain import EgressExplained
     from tidegate.egress.status import EgressStatus
@@ -80,8 +81,11 @@ class Flow(ABC, Generic[AnySpec, ThisRun]):
         """Commit what is sealed."""
 
     @abstractmethod
-    def verdict(self, run: ThisRun) -> None:
-        """Raise if chunks are missing, or partitions or files were excluded."""
+    def verdict(self, run: ThisRun) -> EndedRun | None:
+        """Raise if chunks are missing, or partitions or files were excluded.
+
+        Else record that the run has ended well, and return it as its history has it.
+        """
 
     @abstractmethod
     def run_all(
@@ -99,11 +103,11 @@ class Flow(ABC, Generic[AnySpec, ThisRun]):
 
     @abstractmethod
     def status(self, spec: AnySpec, kafka_of: KafkaOf) -> Document:
-        """Return the document of `tidegate status --json`."""
+        """Return the status without its state, which `statuses` makes."""
 
     @abstractmethod
     def judge(self, spec: AnySpec, status: Any) -> Judged:
-        """Return the state that a status of this pipeline shows."""
+        """Return the state that a status of this pipeline shows, whatever its runs did."""
 
     @abstractmethod
     def verify(self, spec: AnySpec, store: Store, kafka: KafkaCluster | None, say: Say) -> Verified:
@@ -151,11 +155,10 @@ class IngestFlow(Flow["IngestSpec", "Run"]):
 
         return publish(open_run(run))
 
-    def verdict(self, run: Run) -> None:
+    def verdict(self, run: Run) -> EndedRun | None:
         from tidegate.ingest.publish import verdict
-        from tidegate.runs.run import open_run
 
-        verdict(open_run(run))
+        return _conclude(run, verdict)
 
     def run_all(
         self, run: Run, spark: SparkConnection, submit: Submit, **options: Any
@@ -238,11 +241,10 @@ class EgressFlow(Flow["EgressSpec", "EgressRun"]):
 
         return publish(open_run(run))
 
-    def verdict(self, run: EgressRun) -> None:
+    def verdict(self, run: EgressRun) -> EndedRun | None:
         from tidegate.egress.publish import verdict
-        from tidegate.runs.run import open_run
 
-        verdict(open_run(run))
+        return _conclude(run, verdict)
 
     def run_all(
         self, run: EgressRun, spark: SparkConnection, submit: Submit, **options: Any
@@ -283,6 +285,15 @@ class EgressFlow(Flow["EgressSpec", "EgressRun"]):
         return verify(spec, store, kafka, say)
 
 
+def _conclude(run: Any, verdict: Callable[[Any], None]) -> EndedRun | None:
+    from tidegate.runs import history
+    from tidegate.runs.run import open_run
+
+    opened = open_run(run)
+    verdict(opened)
+    return history.record_end(run, opened.store, opened.known_plan(), None)
+
+
 INGEST, EGRESS = IngestFlow(), EgressFlow()
 FLOWS: Mapping[str, Flow[Any, Any]] = {flow.kind: flow for flow in (INGEST, EGRESS)}
 
@@ -290,6 +301,20 @@ FLOWS: Mapping[str, Flow[Any, Any]] = {flow.kind: flow for flow in (INGEST, EGRE
 def flow_of(spec: Spec) -> Flow[Any, Any]:
     """Return the steps of a pipeline's kind."""
     return FLOWS[spec.kind]
+
+
+def end_failed(run: Any, error: RunError, *, checked: bool) -> EndedRun | None:
+    """Record a run that has failed, as `history.record_end` does. Never raises."""
+    from tidegate.lake.plans import latest_plan
+    from tidegate.runs import history
+
+    try:
+        opened = run.store()
+        frozen = latest_plan(opened, run.key)
+    except TidegateError as problem:
+        logger.warning("run %s: its end is not in the history: %s", run.run_id, problem)
+        return None
+    return history.record_end(run, opened, frozen, error, checked=checked)
 
 
 def _stores() -> Stores:

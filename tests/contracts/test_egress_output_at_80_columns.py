@@ -24,6 +24,7 @@ KAFKA_A = {
     "login": None,
 }  # fmt: skip
 EGRESS = {
+    "state": "blocked", "reason": "b.json: row 1: no value", "fix": "", "last_run": None,
     "format": 1, "pipeline": "out", "kind": "egress", "source": "/in/orders",
     "source_problem": None,
     "waiting": {
@@ -69,6 +70,7 @@ def test_status_when_all_is_sent(shown, golden):
     state = EGRESS | {
         "waiting": waiting, "left_out": [], "sent": {"files": 1, "rows": 1, "duplicates": 0},
         "quarantine": None, "broken_order": [], "last_entry": None, "open_claims": [claim],
+        "state": "ok", "reason": "plan 5b8a2f0e9d1c7364 is being sent",
     }  # fmt: skip
     golden("status", shown(render.print_status, EgressStatus.from_json(state)))
     excluded = {"file": "a.json", "reason": "empty"}
@@ -87,6 +89,7 @@ def test_status_without_a_source(shown, golden):
         "source_problem": "/in/orders: no such directory: mount it", "waiting": None,
         "left_out": [], "quarantine": None, "broken_order": [], "last_entry": None,
         "open_claims": [],
+        "state": "unknown", "reason": "/in/orders: no such directory: mount it",
     }  # fmt: skip
     golden("status", shown(render.print_status, EgressStatus.from_json(state)))
 

@@ -12,7 +12,7 @@ from support.default_settings import SETTINGS
 from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, MANIFEST, PLAN
 from support.handed_in import HERE
 from support.kafka_answers import answer
-from tidegate import flows
+from tidegate import flows, statuses
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.connections import Connection, parse_spark_connection
 from tidegate.core.cluster_answers import Survey, TopicIdentity
@@ -123,9 +123,14 @@ def test_status_json(spec, store, monkeypatch):
     store.create(f"_tidegate/staging/{PLAN.id}/0/a/_done.json", b"")
     store.create(f"_tidegate/manifests/{PLAN.id}-0-a.json", b"{}")
     store.create(f"_tidegate/staging/{PLAN.id}/1/b/topic=flights/x.parquet", b"")
-    form = status.read_ingest_status(spec, flows.store(spec), KAFKA).to_json()
+    form = statuses.status_of(spec, lambda _: KAFKA).to_json()
     assert form["last_entry"].pop("at") <= datetime.now(UTC).isoformat()
     assert json.loads(json.dumps(form)) == {
+        "state": "losing",
+        "reason": "flights-0: expired: [12, 14), 2 offsets, and 1 other",
+        "fix": "`tidegate offsets set flights flights 0 14 --reason …` gives these up; "
+        "`on_expired: skip` gives up all that expire, also later",
+        "last_run": None,
         "format": 1,
         "pipeline": "flights",
         "topics": {

@@ -25,7 +25,20 @@ LONG = "prod.eu-central-1.payments.transactions.captured.v2-with-a-long-name-of-
 
 pytestmark = pytest.mark.usefixtures("place")
 
+RED = {
+    "run": "demo-7", "dag": "tidegate__flights",
+    "began": "2026-03-14T10:10:01+00:00", "ended": "2026-03-14T10:10:21+00:00",
+    "error": {"name": "StageFailed", "message": "Spark ended with exit code 1", "kind": "terminal"},
+    "lane": "live", "planned": None, "published": None, "rows": 0, "bytes": None, "lag": None,
+    "expires_at": None, "left_out": 0, "bad": 0, "duplicates": 0, "report": None,
+    "complete_through": None,
+}  # fmt: skip
 STATUS = {
+    "state": "failing",
+    "reason": f"run {RED['run']}: StageFailed: Spark ended with exit code 1",
+    "fix": "`tidegate offsets set flights flights 11 90 --reason …` gives these up; "
+    "`on_expired: skip` gives up all that expire, also later",
+    "last_run": RED,
     "format": 1,
     "pipeline": "flights",
     "topics": {
@@ -97,8 +110,12 @@ def test_status_without_a_broker(shown, golden):
         "problems": [], "gaps": [], "undecodable": {}, "unfinished": [], "commits": 0,
         "last_entry": None,
         "broker": "Kafka at b:9092 (kafka_default): no broker answered",
+        "state": "unknown", "reason": "Kafka at b:9092 (kafka_default): no broker answered",
+        "fix": "", "last_run": None,
     }  # fmt: skip
     golden("status", shown(render.print_status, IngestStatus.from_json(state)))
+    late = {"state": "late", "reason": "no run has ended well for 3h", "fix": "look; or run it"}
+    golden("status", shown(render.print_status, IngestStatus.from_json(state | late)))
 
 
 COVERAGE = {

@@ -150,6 +150,11 @@ def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
         },
         "broker": None,
         "settings": SETTINGS,
+        "bytes": size,
+        "complete_through": None,
+        "lag": 18,
+        "expires_at": "2024-05-01T21:46:40+00:00",
+        "bad": 0,
     }  # fmt: skip
     name = "data/topic=t/window_date=2024-05-01/part-t"
     first, last = files

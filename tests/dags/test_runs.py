@@ -33,7 +33,7 @@ def context(pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(run_type: str, start: Any, end: Any, **conf: Any) -> dict[str, Any]:
         run = SimpleNamespace(
             dag_id="tidegate__flights", run_id="r", run_type=run_type, conf=conf,
-            triggering_user_name="ann", run_after=NOON,
+            triggering_user_name="ann", run_after=NOON, start_date=NOON,
         )  # fmt: skip
         interval = {"data_interval_start": start, "data_interval_end": end}
         ti = SimpleNamespace(task_id="plan", run_id="r", try_number=2)

@@ -327,7 +327,7 @@ def test_plan_asks_yarn_by_the_spark_of_the_connection(
         raise StageFailed("enough")
 
     monkeypatch.setattr("tidegate.egress.planning.plan", plan)
-    run = SimpleNamespace(dag_id="d", run_id="r", run_type="manual", conf={})
+    run = SimpleNamespace(dag_id="d", run_id="r", run_type="manual", conf={}, start_date=None)
     ti = mock.Mock(dag_id="d", run_id="r", task_id="plan", try_number=1)
     given = {"dag_run": run, "ti": ti, "params": {}}
     with pytest.raises(StageFailed, match="enough"):

@@ -55,6 +55,9 @@ PAGES: dict[str, tuple[Block, ...]] = {
         Block("python", "import duckdb", "tests/integration/test_s3.py"
               "::test_everything_a_topic_can_hold"),
     ),
+    "docs/how-to/watch.md": (
+        Block("sh", ".venv/bin/tidegate metrics", _COMMAND, "it prints what pipelines there are"),
+    ),
     "docs/how-to/containers.md": (
         Block("", "cp .env.example .env", _OTHERS, "no container engine"),
         Block("", "chmod -R a+rX", "tests/unit/local/test_compose_steps.py"

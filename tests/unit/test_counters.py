@@ -27,11 +27,12 @@ run()
 def test_modules_that_a_command_imports(command, tmp_path):
     """Of packages; the standard library's differ from one Python to the next."""
     (tmp_path / "p.yaml").write_text(f"name: p\nkind: ingest\ntopics: [t]\nlake: {tmp_path}/lake\n")
+    here = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     done = subprocess.run(
         [sys.executable, "-c", COUNT, command],
         env={
-            **os.environ,
+            **here,
             "TIDEGATE_PIPELINES": str(tmp_path),
             "TIDEGATE_HOME": str(tmp_path / "home"),
             "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(connection),

@@ -171,7 +171,7 @@ def test_extras_that_docs_examples_and_errors_name_exist() -> None:
     named = {
         extra: file
         for file in files
-        for extras in re.findall(r"\btidegate[\w.-]*\[([a-z0-9, -]+)\]", file.read_text())
+        for extras in re.findall(r"\btidegate(?:-[\w.-]*)?\[([a-z0-9, -]+)\]", file.read_text())
         for extra in extras.split(",")
     }
     assert {"airflow", "s3", "spark", "local", "duckdb"} <= named.keys()

@@ -87,7 +87,7 @@ def test_what_it_contains(wheel: Path) -> None:
         str(path.relative_to(package))
         for top in ("tidegate", "tidegate_local", "tidegate_check")
         for path in (package / top).rglob("*")
-        if path.suffix in (".py", ".pyi", ".lock", ".html", ".sh", ".typed")
+        if path.suffix in (".py", ".pyi", ".lock", ".html", ".css", ".js", ".sh", ".typed")
         and path.name != "image.lock"  # read by the Dockerfile alone
     }
     docs = PROJECT / "docs"
@@ -98,7 +98,8 @@ def test_what_it_contains(wheel: Path) -> None:
     assert {
         "tidegate/spark/jobs/ingest.py",
         "tidegate/launch/jars/spark-kafka.lock",
-        "tidegate/ui/status.html",
+        "tidegate/ui/overview.html",
+        "tidegate/ui/page.css",
         "tidegate/airflow/dag_files/tidegate_dags.py",
         "tidegate/py.typed",
     } <= others

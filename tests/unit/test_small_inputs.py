@@ -83,8 +83,7 @@ def tidegate(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def peeked(monkeypatch: pytest.MonkeyPatch, value: bytes) -> None:
     """Let `peek` find one record with this value."""
     record = Record(0, b"k", value, 0, 0, ())
-    form = peeking._form(0, record)
-    found = {"format": 1, "pipeline": "p", "topic": "t", "records": [form]}
+    found = peeking.Peeked("p", "t", (peeking.SeenRecord.of(0, record),))
     monkeypatch.setattr(peeking, "peek_records", lambda *_, **__: found)
 
 

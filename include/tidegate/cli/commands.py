@@ -50,6 +50,11 @@ COMMANDS = {
             "List all pipelines with the state of each: kind, schedule, backlog, last entry.",
             ("", "--json"),
         ),
+        "metrics": HelpLine(
+            SET_UP,
+            "Print the numbers of all pipelines in OpenMetrics, for Prometheus.",
+            ("", "--output /var/lib/node_exporter/tidegate.prom"),
+        ),
         "files": HelpLine(
             EVERY_DAY,
             "List committed files, including those not yet in `data/`.",

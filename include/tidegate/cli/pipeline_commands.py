@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from tidegate import flows
+from tidegate import flows, statuses
 from tidegate.cli.airflow_variables import signature
 from tidegate.cli.arguments import Json, MaxChunks, MaxRecords, OneOrAll, Pipeline, Several
 from tidegate.cli.many_runs import run_each
@@ -17,6 +18,7 @@ from tidegate.cli.runs import carry_out, new_run
 from tidegate.core.json_codec import Document
 from tidegate.errors import ConfigurationError, Transient
 from tidegate.orchestration.command_connections import kafka
+from tidegate.orchestration.dag_states import known_dag_states
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
 from tidegate.runs.pipeline_state import (
@@ -113,13 +115,41 @@ def status(
 @app.command("list")
 def list_pipelines(as_json: Json = False) -> None:
     """List all pipelines with the state of each: kind, schedule, backlog, last entry."""
+    names = _names()
+    dags = known_dag_states(names)
+
+    def look(spec: Spec) -> tuple[Spec, Any]:
+        return spec, statuses.status_of(spec, kafka, dags.get(spec.name))
+
     listed = [
-        _listed(name, result)
-        for name, result in flows.for_each(_names(), _with_spec, at_once=_AT_ONCE)
+        _listed(name, result) for name, result in flows.for_each(names, look, at_once=_AT_ONCE)
     ]
     document = PipelineList(pipelines=tuple(listed))
     answer(document, render.print_list, as_json=as_json)
     raise typer.Exit(worst_exit_code(0, *(EXIT_CODES[State(each.state)] for each in listed)))
+
+
+@app.command("metrics")
+def show_metrics(
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Write this file, whole or not at all: for node_exporter's collector."),
+    ] = None,
+) -> None:
+    """Print the numbers of all pipelines in OpenMetrics, for Prometheus.
+
+    Exit 0 also where a pipeline needs action: its state is one of the numbers.
+    """
+    from tidegate.launch.job_zip import write_whole
+    from tidegate.metrics import open_metrics, read_measures
+
+    names = _names()
+    found = read_measures(names, kafka, known_dag_states(names), at_once=_AT_ONCE)
+    document = open_metrics(found)
+    if output is None:
+        print(document.decode(), end="")
+    else:
+        write_whole(output, document)
 
 
 @app.command("files")
@@ -205,22 +235,33 @@ def _kind_of(name: str) -> str | None:
 def _listed(name: str, result: tuple[Spec, Any] | Exception) -> ListedPipeline:
     """Return the line of a pipeline by its spec and status, or by the error in their place."""
     if isinstance(result, Exception):
-        state, reason, waiting = judge_error(result)
-        return ListedPipeline(name, None, None, str(state), reason, waiting, None)
+        wrong = judge_error(result)
+        return ListedPipeline(
+            name, None, None, wrong.state.value, wrong.reason, wrong.fix, None, None, None
+        )
     spec, status = result
-    state, reason, waiting = flows.flow_of(spec).judge(spec, status)
-    last = status.last_entry and status.last_entry.at
-    return ListedPipeline(name, spec.kind, spec.schedule, str(state), reason, waiting, last)
+    return ListedPipeline(
+        name,
+        spec.kind,
+        spec.schedule,
+        status.state,
+        status.reason,
+        status.fix,
+        flows.flow_of(spec).judge(spec, status).waiting,
+        status.last_entry and status.last_entry.at,
+        status.last_run,
+    )
 
 
 def _show_status(pipeline: str | None, *, as_json: bool) -> int:
     """Print the status of one pipeline, or of all, and return the exit code."""
     codes = []
+    names = [pipeline] if pipeline else _names()
+    dags = known_dag_states(names)
 
     def judged(spec: Spec) -> Document:
-        flow = flows.flow_of(spec)
-        found = flow.status(spec, kafka)
-        codes.append(EXIT_CODES[flow.judge(spec, found).state])
+        found = statuses.status_of(spec, kafka, dags.get(spec.name))
+        codes.append(EXIT_CODES[State(found.state)])
         return found
 
     if pipeline:
@@ -228,7 +269,7 @@ def _show_status(pipeline: str | None, *, as_json: bool) -> int:
         answer(found, render.print_status, as_json=as_json)
         return worst_exit_code(*codes)
     # Threads that ask Airflow's database turn the output of the whole process away meanwhile.
-    states = list(flows.for_each(_names(), judged, at_once=_AT_ONCE))
+    states = list(flows.for_each(names, judged, at_once=_AT_ONCE))
     code = render.print_each(states, render.print_status, as_json=as_json)
     return worst_exit_code(code, *codes)
 
@@ -240,7 +281,3 @@ def _names() -> list[str]:
         where = pipeline_files.pipelines_directory()
         note(f"there is no pipeline in {where}; `tidegate init` writes one")
     return names
-
-
-def _with_spec(spec: Spec) -> tuple[Spec, Document]:
-    return spec, flows.flow_of(spec).status(spec, kafka)

@@ -6,11 +6,11 @@ import csv
 import enum
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.highlighter import JSONHighlighter
@@ -24,7 +24,10 @@ from tidegate.errors import ConfigurationError
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.requested_windows import absolute_edge
-from tidegate.terminal.console import Document, answer, bold, note, out, say, say_columns
+from tidegate.terminal.console import answer, bold, note, out, say, say_columns
+
+if TYPE_CHECKING:
+    from tidegate.samples.peek import Content, Peeked
 
 app = typer.Typer()
 MOST = 1_000
@@ -187,28 +190,27 @@ def peek(
             most=most,
             decode_by=spark(spec) if decode else None,
         )
-    answer(_plain(found) if as_json else found, _print_records, as_json=as_json)
+    answer(_plain(found.to_json()) if as_json else found, _print_records, as_json=as_json)
 
 
-def _print_records(found: Document) -> None:
-    for each in found["records"]:
-        place = f"{found['topic']}-{each['partition']} @ {each['offset']}"
-        say(bold(place, f"  {each['timestamp']} {each['timestamp_type']}"))
-        say(f"  key    {_of_record(each['key'])}")
-        for name, value in each["headers"]:
+def _print_records(found: Peeked) -> None:
+    for each in found.records:
+        place = f"{found.topic}-{each.partition} @ {each.offset}"
+        say(bold(place, f"  {each.timestamp} {each.timestamp_type}"))
+        say(f"  key    {_of_record(each.key)}")
+        for name, value in each.headers:
             say(f"  header {escape_text(name)}: {_of_record(value)}")
-        value = each["value"]
-        if value and (lines := _indented(value.get("text", ""))):
+        if each.value and (lines := _indented(each.value.text or "")):
             out.print(JSONHighlighter()(lines), soft_wrap=True)
         else:
-            say(f"  value  {_of_record(value)}")
-        typed = each.get("columns", {})
+            say(f"  value  {_of_record(each.value)}")
+        typed = each.columns or {}
         width = max(map(len, typed), default=0)
         for name, value in typed.items():
             say(f"  {printable_name(name).ljust(width)}  {_on_one_line(value)}", "cyan")
-        if each.get("undecodable"):
-            say(f"  {escape_text(each['undecodable'])}", "yellow")
-    if not found["records"]:
+        if each.undecodable:
+            say(f"  {escape_text(each.undecodable)}", "yellow")
+    if not found.records:
         note("no records")
 
 
@@ -226,10 +228,10 @@ def _indented(text: str) -> str | None:
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", lines)
 
 
-def _of_record(value: Mapping[str, str] | None) -> str:
+def _of_record(value: Content | None) -> str:
     if value is None:
         return "null"
-    return escape_text(value["text"]) if "text" in value else f"hex {value['hex']}"
+    return f"hex {value.hex}" if value.text is None else escape_text(value.text)
 
 
 def _print(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -20,6 +20,7 @@ CHECKPOINTS = "_tidegate/checkpoints/"
 UNFINISHED = "_tidegate/unfinished/"
 QUARANTINE = "_tidegate/quarantine/"
 PLACING = "_tidegate/placing/"
+HISTORY = "_tidegate/history/"
 DATA = "data/"
 
 _LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes. A topic may have 249
@@ -96,6 +97,11 @@ def checkpoint_commits(n: int) -> str:
 
 def report(key: str, generation: int) -> str:
     return f"_tidegate/reports/{key}/{generation}.json"
+
+
+def history(n: int) -> str:
+    """Return the path of the history of runs, as the n-th run that ended left it."""
+    return f"{HISTORY}{n:020d}.json"
 
 
 def placed(n: int) -> str:

@@ -9,6 +9,7 @@ from tidegate.egress.planning import plan
 from tidegate.egress.publish import Published, publish, verdict
 from tidegate.egress.send import send
 from tidegate.lake import deliveries
+from tidegate.runs import history
 from tidegate.runs.run import EgressRun, open_run
 from tidegate.runs.steps import NO_PLAN, EarlyEnd, OnProgress, Planned
 
@@ -24,13 +25,14 @@ def egress(
     """Plan, send and publish; PartitionsLeftOut at the end if the plan excludes files or ranges."""
     opened = open_run(run)
     opened.on_progress = on_progress
-    planned = plan(opened, replan=replan)
-    on_planned(planned)
-    send(opened)
-    opened.ledger.recheck()  # Spark may have run for hours
-    published = publish(opened)
-    on_published(published)
-    verdict(opened)
+    with history.recorded(opened):
+        planned = plan(opened, replan=replan)
+        on_planned(planned)
+        send(opened)
+        opened.ledger.recheck()  # Spark may have run for hours
+        published = publish(opened)
+        on_published(published)
+        verdict(opened)
     return published
 
 

@@ -13,7 +13,6 @@ from tidegate.core.fold import REPLAY, RESEND, Fold
 from tidegate.core.judge import moved_premises
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan, TargetTopic
-from tidegate.core.requests import Live
 from tidegate.core.source_root import Root, roots_overlap
 from tidegate.core.work import Sending, delivery_state
 from tidegate.egress import pipeline_cycles, replay
@@ -172,7 +171,7 @@ def draft_plan(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backl
     planned = Plan(
         pipeline=spec.name,
         kind=spec.kind,
-        lane=REPLAY if run.asked else RESEND if run.resend else Live.lane,
+        lane=run.lane,
         window_date=run.window_date.isoformat(),
         cluster_id=target.cluster_id,
         isolation=ISOLATION,

@@ -102,12 +102,12 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     delivery = deliveries.read_delivery(store, Attempt.of(commit)) if commit else None
     report = reports.summarize(run, store, frozen, n, commit, delivery)
     note = opened.note(plan)
+    through = note.get("surveyed_at") if commit and note.get("takes_all") else None
     report_store.keep_report(
         run, store, report, plan, note,
-        lambda: reports.describe(run, store, plan, delivery, fold),
+        lambda: reports.describe(run, store, plan, delivery, fold, through),
     )  # fmt: skip
     checkpointing.make_if_due(store, run.spec.name, opened.ledger)
-    through = note.get("surveyed_at") if commit and note.get("takes_all") else None
     new = (n,) if n is not None and n > before else ()
     return Published(plan, n, fold.egress.target_ends, report, through, new)
 

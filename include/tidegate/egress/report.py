@@ -10,13 +10,13 @@ from tidegate.core.entries import Commit, Receipt
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import Document
 from tidegate.core.plan import Plan, TargetTopic
-from tidegate.egress.status import Waiting, read_source
+from tidegate.egress.status import Waiting, read_source, waiting_items
 from tidegate.lake.deliveries import Delivery
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.client_options import InEffect, effective_settings
 from tidegate.runs.run import EgressRun
-from tidegate.runs.steps import RunReport
+from tidegate.runs.steps import RunDetails, RunReport
 from tidegate.spark.egress_job import SentRows
 
 
@@ -49,7 +49,7 @@ class ReplayReport(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EgressDetails(Document):
+class EgressDetails(RunDetails):
     """What the full report adds: rows of each file, and the backlog and settings of now."""
 
     replay: ReplayReport | None
@@ -99,13 +99,26 @@ def summarize(
 
 
 def describe(
-    run: EgressRun, store: Store, plan: Plan, delivery: Delivery | None, fold: Fold
+    run: EgressRun,
+    store: Store,
+    plan: Plan,
+    delivery: Delivery | None,
+    fold: Fold,
+    through: str | None,
 ) -> EgressDetails:
-    """Return the rows of each file, and the backlog and settings of now."""
+    """Return the rows of each file, and the backlog and settings of now.
+
+    All of the source is sent `through` this time.
+    """
     replay = plan.replay or {}
     now = read_source(run.spec, run.stores, run.pipelines, store, fold)
     files = delivery.files if delivery else ()
     return EgressDetails(
+        bytes=None,
+        complete_through=through,
+        lag=waiting_items(now.waiting),
+        expires_at=None,
+        bad=sum(each.bad for each in files),
         replay=ReplayReport(replay["id"], plan.where) if "asked" in replay else None,
         target=plan.target or {},
         attempt=delivery.attempt if delivery else None,

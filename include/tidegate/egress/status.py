@@ -18,7 +18,7 @@ from tidegate.errors import TidegateError
 from tidegate.lake import json_documents, plans
 from tidegate.lake.ledger import LastEntry, Ledger, last_entry
 from tidegate.lake.store_protocol import Store, Stores
-from tidegate.runs.pipeline_state import Judged, State, judge_backlog
+from tidegate.runs.pipeline_state import Judged, PipelineStatus, State, judge_backlog
 from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 
 FORMAT = 1
@@ -97,7 +97,7 @@ class OpenClaim(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EgressStatus(Document):
+class EgressStatus(PipelineStatus):
     """What an egress has sent, what waits, and its open claims (contract: `status --json`).
 
     `target` has the end of each partition after the last commit. `refused` is that of the source.
@@ -121,10 +121,14 @@ class EgressStatus(Document):
     refused: Annotated[bool, OMITTED] = False
 
 
+def waiting_items(waiting: Waiting | None) -> int | None:
+    """Return how many offsets, or files, wait. None if that is not known."""
+    return None if waiting is None else waiting.offsets or waiting.files + waiting.young
+
+
 def judge_egress(status: EgressStatus) -> Judged:
     """Return the state that a status shows."""
-    waiting = status.waiting
-    count = None if waiting is None else waiting.offsets or waiting.files + waiting.young
+    waiting, count = status.waiting, waiting_items(status.waiting)
     for claim in status.open_claims:
         if claim.replay and claim.sender_dead:  # of another plan, the next run goes on with it
             reason = f"plan {claim.plan_id}: replay {claim.replay} was not finished"

@@ -12,6 +12,7 @@ from tidegate.ingest.planning import plan
 from tidegate.ingest.publish import Published, publish, refuse_incomplete
 from tidegate.ingest.stage import stage
 from tidegate.lake.plan_work import gather_work
+from tidegate.runs import history
 from tidegate.runs.run import OpenRun, Run, open_run
 from tidegate.runs.steps import NO_PLAN, EarlyEnd, OnProgress, Planned, StepProgress
 
@@ -32,6 +33,16 @@ def ingest(
     """
     opened = open_run(run)
     opened.on_progress = on_progress
+    with history.recorded(opened):
+        return _ingest(opened, replan, on_planned, on_published)
+
+
+def _ingest(
+    opened: OpenRun[Run],
+    replan: bool,
+    on_planned: Callable[[Planned], None],
+    on_published: Callable[[Published], None],
+) -> Published:
     planned = plan(opened, replan=replan)
     on_planned(planned)
     if planned.plan.chunks:
@@ -46,7 +57,7 @@ def ingest(
         _stage(opened)
         published = publish(opened)
     on_published(published)
-    refuse_incomplete(run, published.plan, published.missing)
+    refuse_incomplete(opened.run, published.plan, published.missing)
     return published
 
 

@@ -110,14 +110,14 @@ def publish(opened: OpenRun[Run]) -> Published:
     report = reports.summarize(run, frozen, entries, missing, ledger.fold)
     new = tuple(n for n in commits.values() if n > before)
     note = opened.note(plan)
+    through = complete_through.survey_times(run.spec, plan, note, ledger.fold)
     if not missing:  # only the first report is kept
         report_store.keep_report(
             run, store, report, plan, note,
-            lambda: reports.describe(opened, report, entries, plan, note),
+            lambda: reports.describe(opened, report, entries, plan, note, through),
             is_new=bool(new),
         )  # fmt: skip
     checkpointing.make_if_due(store, run.spec.name, ledger)
-    through = complete_through.survey_times(run.spec, plan, note, ledger.fold)
     gaps = tuple(gap for gap in ledger.fold.gaps if gap.by == run.run_id)
     earlier = sum(
         commit.rows for _, commit in entries.values() if Attempt.of(commit) not in opened.staged

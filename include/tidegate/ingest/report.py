@@ -20,7 +20,7 @@ from tidegate.lake.attempts import Attempt, HoleProof
 from tidegate.lake.plans import Frozen
 from tidegate.runs.client_options import InEffect, effective_settings
 from tidegate.runs.run import OpenRun, Run
-from tidegate.runs.steps import RunReport
+from tidegate.runs.steps import RunDetails, RunReport
 
 Entries = Mapping[int, tuple[int, Commit]]
 """The commits of a run: chunk → number and entry."""
@@ -101,7 +101,7 @@ class TopicAfter(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IngestDetails(Document):
+class IngestDetails(RunDetails):
     """What the full report adds. Lag, expiry and settings are those of now.
 
     `broker` says why positions are missing. `taken_up` are the partitions that the plan added.
@@ -159,15 +159,26 @@ def describe(
     commits: Entries,
     plan: Plan,
     note: Mapping[str, Any],
+    through: Mapping[str, str],
 ) -> IngestDetails:
     """Return the files, proofs and gaps of a run, and the positions of its partitions."""
     run, fold = opened.run, opened.ledger.fold
     topics, problem = _positions(run, fold)
+    described = tuple(
+        describe_commit(opened, commits[each.chunk][1], each) for each in summary.commits
+    )
+    after = [each for topic in topics.values() for each in topic.partitions.values()]
+    reasons = [counts for each in summary.commits for counts in each.undecodable.values()]
     return IngestDetails(
+        bytes=sum(each.bytes for each in described),
+        complete_through=min(through.values())
+        if through.keys() == topics.keys() != set()
+        else None,
+        lag=None if problem else sum(each.lag or 0 for each in after),
+        expires_at=min((each.expires_at for each in after if each.expires_at), default=None),
+        bad=sum(sum(each.values()) for each in reasons),
         records=plan.records,
-        commits=tuple(
-            describe_commit(opened, commits[each.chunk][1], each) for each in summary.commits
-        ),
+        commits=described,
         gaps=tuple(gap for gap in fold.gaps if gap.by == run.run_id),
         taken_up=note.get("taken_up", {}),
         topics=topics,

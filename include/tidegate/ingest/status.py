@@ -27,7 +27,7 @@ from tidegate.lake.ledger import LastEntry, Ledger, last_entry, read_existing
 from tidegate.lake.plan_work import open_attempts
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.kafka_protocol import Kafka
-from tidegate.runs.pipeline_state import Judged, State, judge_backlog
+from tidegate.runs.pipeline_state import Judged, PipelineStatus, State, judge_backlog
 from tidegate.runs.spec_protocol import IngestSpec
 from tidegate.runs.topics import recorded_topics, refuse_another_cluster, resolve_topics
 
@@ -174,7 +174,7 @@ class UnfinishedPlan(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IngestStatus(Document):
+class IngestStatus(PipelineStatus):
     """Where an ingest stands (contract: `status --json`).
 
     The broker's offsets are None, and `broker` says why, if it does not answer, or refuses to
@@ -205,14 +205,13 @@ def judge_ingest(spec: IngestSpec, status: IngestStatus) -> Judged:
             each for topic in status.topics.values() for each in topic.partitions.values()
         )
         waiting = sum(each.lag or 0 for each in partitions)
-    found = [each.excluded for each in status.problems]
-    found = [each for each in found if not partition.is_skipped(spec, each)]
-    expired = [each for each in found if each.reason is partition.Reason.EXPIRED]
-    for state, excluded in ((State.LOSING, expired), (State.BLOCKED, found)):
-        if excluded:
-            more = len(excluded) - 1
+    found = [each for each in status.problems if not partition.is_skipped(spec, each.excluded)]
+    expired = [each for each in found if each.excluded.reason is partition.Reason.EXPIRED]
+    for state, problems in ((State.LOSING, expired), (State.BLOCKED, found)):
+        if problems:
+            more = len(problems) - 1
             also = f", and {counted(more, 'other')}" if more else ""
-            return Judged(state, f"{excluded[0]}{also}", waiting)
+            return Judged(state, f"{problems[0].excluded}{also}", waiting, problems[0].fix)
     for plan in status.unfinished:
         if plan.refused:
             return Judged(State.BLOCKED, f"plan {plan.plan_id}: {plan.refused[0]}", waiting)

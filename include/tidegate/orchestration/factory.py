@@ -86,6 +86,7 @@ def pipeline_dag(spec: Spec) -> DAG:
     except ConfigurationError as error:  # the tasks find it, too, before they ask a broker
         tags.add("broken")
         doc = f"Its Kafka connection is wrong, and `plan` fails:\n\n{_fenced(error)}\n\n{doc}"
+    run_of = partial(tasks.run_of, spec)
     with DAG(
         dag_id=f"tidegate__{spec.name}",
         description=description,
@@ -99,11 +100,11 @@ def pipeline_dag(spec: Spec) -> DAG:
         default_args={
             "retries": spec.retries,
             "retry_delay": timedelta(seconds=15),
-            **tasks.CALLBACKS,
+            **tasks.callbacks(run_of),
         },
     ) as dag:
         flow_tasks(
-            partial(tasks.run_of, spec),
+            run_of,
             flows.flow_of(spec),
             inlets=tasks.inlets(spec),
             outlets=tasks.outlets(spec),

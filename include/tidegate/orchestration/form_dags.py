@@ -46,7 +46,8 @@ def backfill_dag(loaded: pipeline_files.Loaded | None = None) -> DAG:
         "tidegate_backfill",
         "Ingest any window of a topic, without duplicates",
         _BACKFILL_DOC,
-        partial(factory.flow_tasks, _backfill, flows.INGEST),
+        _backfill,
+        partial(factory.flow_tasks, flow=flows.INGEST),
         {
             **_window_params([name for name in specs if isinstance(specs[name], Ingest)]),
             "ranges": Param(
@@ -83,7 +84,8 @@ def replay_dag(loaded: pipeline_files.Loaded | None = None) -> DAG:
         "tidegate_replay",
         "Replay a window of the lake: read and replace it, or send it again",
         _REPLAY_DOC,
-        partial(factory.replay_tasks, _replay),
+        _replay,
+        factory.replay_tasks,
         {
             **_window_params([*_specs(loaded)]),
             "replay_id": Param(
@@ -149,7 +151,8 @@ def _dag(
     dag_id: str,
     description: str,
     doc: str,
-    add_tasks: Callable[[], None],
+    run_of: tasks.RunOf,
+    add_tasks: Callable[[tasks.RunOf], None],
     params: dict[str, Param],
 ) -> DAG:
     with DAG(
@@ -163,11 +166,11 @@ def _dag(
         default_args={
             "retries": 3,
             "retry_delay": timedelta(seconds=15),
-            **tasks.CALLBACKS,
+            **tasks.callbacks(run_of),
         },
         params=params,
     ) as dag:
-        add_tasks()
+        add_tasks(run_of)
     return dag
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -80,7 +81,42 @@ def log_failure(context: Context) -> None:
 
 
 CALLBACKS = {"on_failure_callback": log_failure, "on_retry_callback": log_failure}
-"""Of each task of Tidegate's own DAGs."""
+"""Of each task of Tidegate's own DAGs that is not a step of a run."""
+
+
+def callbacks(run_of: RunOf) -> dict[str, Any]:
+    """Return the callbacks of the steps of a run: its failure is recorded in the lake, too."""
+    return {
+        "on_failure_callback": [partial(record_failure, run_of), log_failure],
+        "on_retry_callback": log_failure,
+    }
+
+
+def record_failure(run_of: RunOf, context: Context) -> None:
+    """Record in the history of a pipeline that a run has failed. A callback of Airflow.
+
+    Not of a run that cannot be told from the context, as that of a pipeline file that is wrong.
+    """
+    from tidegate.core.ended_run import RunError
+    from tidegate.orchestration.run_stats import send_run
+
+    error = context.get("exception")
+    if context["params"].get("dry_run"):
+        return
+    name, _, message = str(error).partition(": ")
+    if isinstance(error, AirflowFailException) and message:
+        found = RunError(name, message, "terminal")
+    elif isinstance(error, Exception):
+        found = RunError.of(error)
+    else:
+        found = RunError("TaskFailed", "its process has ended: see its log", "transient")
+    try:
+        run = run_of(context)
+    except TidegateError as problem:
+        logger.info("the history does not have this run: %s", problem)
+        return
+    ended = flows.end_failed(run, found, checked=context["ti"].task_id != "verdict")
+    send_run(run.spec.name, ended)
 
 
 def run_of(spec: Spec, context: Context) -> Run | EgressRun:
@@ -106,6 +142,8 @@ def new_run(
     refuse_unknown(context, known_params)
     max_records = params_of(context).get("max_records")
     dag_id = context["dag_run"].dag_id
+    if started := context["dag_run"].start_date:  # Airflow's are pendulum's
+        settings["began"] = datetime.fromisoformat(started.isoformat())
     return run_of_task(spec, context, dag_id, max_records=max_records, **settings)
 
 
@@ -306,11 +344,14 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
 
 def verdict(run_of: RunOf, context: Context) -> None:
     """Fail the run if chunks are missing, or partitions or files were excluded, naming them."""
+    from tidegate.orchestration.run_stats import send_run
+
     if context["params"].get("dry_run"):
         raise AirflowSkipException("dry run")
     with airflow_errors():
         run = run_of(context)
-        flows.flow_of(run.spec).verdict(run)
+        ended = flows.flow_of(run.spec).verdict(run)
+    send_run(run.spec.name, ended)
 
 
 def outlets(spec: Spec) -> list[Asset | AssetAlias]:

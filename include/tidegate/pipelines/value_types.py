@@ -37,6 +37,18 @@ def cron(schedule: str) -> str:
     return _OF_AIRFLOW.get(schedule, schedule)
 
 
+def due_times(schedule: str | None, now: datetime) -> tuple[datetime, datetime, datetime] | None:
+    """Return the last two times when runs of a schedule were due, and the next one.
+
+    None without a schedule, or for one that cannot be read.
+    """
+    if schedule is None or not croniter.is_valid(cron(schedule)):
+        return None
+    back = croniter(cron(schedule), now)
+    last, before_last = back.get_prev(datetime), back.get_prev(datetime)
+    return before_last, last, croniter(cron(schedule), now).get_next(datetime)
+
+
 def _whole(value: Any) -> Any:
     number = isinstance(value, int) and not isinstance(value, bool)
     if not number and not (isinstance(value, str) and _WHOLE.fullmatch(value)):

@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core import canonical, layout
-from tidegate.core.json_codec import Document
 from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
 from tidegate.lake import json_documents
 from tidegate.lake.store_protocol import Store
 from tidegate.runs.run import AnyRun
-from tidegate.runs.steps import FORMAT, RunReport
+from tidegate.runs.steps import FORMAT, RunDetails, RunReport
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +24,7 @@ def keep_report(
     summary: RunReport,
     plan: Plan,
     note: Mapping[str, Any],
-    describe: Callable[[], Document],
+    describe: Callable[[], RunDetails],
     *,
     is_new: bool = False,
 ) -> None:

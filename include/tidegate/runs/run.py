@@ -6,11 +6,12 @@ import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidegate.core import layout
 from tidegate.core.entries import Claim
+from tidegate.core.fold import REPLAY, RESEND
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Asked, Backfill, Dates, FileReplay, Live, Replay
 from tidegate.errors import NotSealed
@@ -76,7 +77,7 @@ class AnyRun:
     """One run of a pipeline. Its frozen plan is found by its key.
 
     `window_date` is the date in the paths of the lake. `max_records` is per chunk. `stores` opens
-    its lake, and those of other pipelines. `engine` runs Spark.
+    its lake, and those of other pipelines. `engine` runs Spark. `began` is for its history.
     """
 
     spec: Spec
@@ -88,6 +89,7 @@ class AnyRun:
     mirror: Mirror = NO_MIRROR
     stores: Stores = field(kw_only=True)
     engine: Engine = field(kw_only=True)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC), kw_only=True, compare=False)
 
     @property
     def key(self) -> str:
@@ -122,6 +124,11 @@ class Run(AnyRun):
         if isinstance(self.asked, Replay):
             return replay_key(self.asked)
         return layout.run_key(self.dag_id, self.run_id, self.asked.work)
+
+    @property
+    def lane(self) -> str:
+        """The lane of the plans that the run freezes."""
+        return self.asked.lane
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -161,6 +168,11 @@ class EgressRun(AnyRun):
     source_kafka: Kafka | None = None
 
     @property
+    def lane(self) -> str:
+        """The lane of the plans that the run freezes."""
+        return REPLAY if self.asked else RESEND if self.resend else Live.lane
+
+    @property
     def key(self) -> str:
         return replay_key(self.asked) if self.asked else super().key
 
@@ -196,6 +208,10 @@ class OpenRun(Generic[AnyKind]):
         if not self._is_new:
             self._latest = plans.latest_plan(self.store, self.run.key, after=self._latest)
         self._is_new = False
+        return self._latest
+
+    def known_plan(self) -> Frozen | None:
+        """Return the run's newest plan that this process has seen, without a look at the lake."""
         return self._latest
 
     def note(self, plan: Plan) -> Mapping[str, Any]:

@@ -47,6 +47,23 @@ class RunReport(Document):
     left_out: tuple[Exclusion, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunDetails(Document):
+    """What the full reports of both kinds of pipeline add.
+
+    `bytes` were written, None for an egress. `lag` counts the offsets or files that waited after
+    the run, None if that is not known. `expires_at` (ISO 8601) is when Kafka may delete the first
+    of them. `bad` rows do not fit their schema, or are in quarantine. `complete_through` is the
+    time until when all is in the lake, or sent: of several topics the earliest.
+    """
+
+    bytes: int | None
+    complete_through: str | None
+    lag: int | None
+    expires_at: str | None
+    bad: int
+
+
 class AnyPublished(Protocol):
     """What a run has published: its plan, the cursors and the report, and its `new` commits."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from operator import itemgetter
+from typing import Annotated, Any
 
 from tidegate.broker.cluster import Cluster, survey
 from tidegate.broker.consumer import open_reader
@@ -15,6 +17,7 @@ from tidegate.core.boundaries import to_milliseconds
 from tidegate.core.cluster_answers import Record, iso
 from tidegate.core.cursor import Watermarks
 from tidegate.core.decoding import UNDECODABLE, decoding_of_topic
+from tidegate.core.json_codec import OMITTED, Document
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.windows import Edge, parse_edges
 from tidegate.errors import ConfigurationError, UnknownTopic, WindowRefused
@@ -27,6 +30,72 @@ FORMAT = 1
 _ISOLATION = "read_committed"  # as a consumer of a target would read it
 _KINDS = ("CreateTime", "LogAppendTime")
 _UNTYPED = {*columns.NAMES, *columns.FROM_THE_LEDGER, "window_date", UNDECODABLE}
+_PLACE = itemgetter("partition", "offset")
+_OF_RECORD = itemgetter("offset", "key", "value", "timestamp", "timestampType")
+_HEADER = itemgetter("key", "value")
+
+
+@dataclass(frozen=True)
+class Content(Document):
+    """Bytes as text, if they are UTF-8, else as hex digits."""
+
+    text: Annotated[str | None, OMITTED] = None
+    hex: Annotated[str | None, OMITTED] = None
+
+    @classmethod
+    def of(cls, value: bytes | None) -> Content | None:
+        if value is None:
+            return None
+        try:
+            return cls(text=value.decode())
+        except UnicodeDecodeError:
+            return cls(hex=value.hex())
+
+
+@dataclass(frozen=True)
+class SeenRecord(Document):
+    """A record. With typed `columns` (values as Python has them) also its `undecodable`."""
+
+    partition: int
+    offset: int
+    timestamp: str
+    timestamp_type: str
+    key: Content | None
+    value: Content | None
+    headers: tuple[tuple[str, Content | None], ...]
+    columns: Annotated[Mapping[str, Any] | None, OMITTED] = None
+    undecodable: Annotated[str | None, OMITTED] = None
+
+    @classmethod
+    def of(cls, partition: int, record: Record) -> SeenRecord:
+        return cls(
+            partition=partition,
+            offset=record.offset,
+            timestamp=iso(record.timestamp) or str(record.timestamp),
+            timestamp_type=_KINDS[record.timestamp_type],
+            key=Content.of(record.key),
+            value=Content.of(record.value),
+            headers=tuple((name, Content.of(value)) for name, value in record.headers),
+        )
+
+    def typed(self, row: Mapping[str, Any]) -> SeenRecord:
+        """Return the record with the typed columns of a row."""
+        typed = {name: value for name, value in row.items() if name not in _UNTYPED}
+        return replace(self, columns=typed, undecodable=row[UNDECODABLE])
+
+    def to_json(self) -> dict[str, Any]:
+        form = super().to_json()
+        return form if self.columns is None else {**form, "undecodable": self.undecodable}
+
+
+@dataclass(frozen=True)
+class Peeked(Document):
+    """Some records of a topic (contract: `peek --json`)."""
+
+    pipeline: str
+    topic: str
+    records: tuple[SeenRecord, ...]
+    format: int = FORMAT
 
 
 def peek_records(
@@ -38,7 +107,7 @@ def peek_records(
     start: str | None = None,
     most: int = 10,
     decode_by: SparkConnection | None = None,
-) -> dict[str, Any]:
+) -> Peeked:
     """Return at most so many records of a topic in Kafka (contract: `peek --json`).
 
     Of an egress it is the Kafka of its target.
@@ -70,17 +139,15 @@ def peek_records(
             found += [(p, each) for each in itertools.islice(records(r, isolation), most)]
     found.sort(key=lambda each: (each[1].timestamp, each[0], each[1].offset))
     chosen = found[:most] if start else found[-most:]
-    forms = [_form(p, record) for p, record in chosen]
+    seen = [SeenRecord.of(p, record) for p, record in chosen]
     if decode_by and how and chosen:
         given = {topic: [(record.key, record.value) for _, record in chosen]}
         rows = decode_samples(given, {topic: how}, decode_by, spec.spark.settings)[topic]
         from tidegate.lake.dataset import run_query
 
-        for form, row in zip(
-            forms, _rows(*run_query({"decoded": rows}, "FROM decoded")), strict=True
-        ):
-            form.update(_typed(row))
-    return _document(spec, topic, forms)
+        typed = _rows(*run_query({"decoded": rows}, "FROM decoded"))
+        seen = [each.typed(row) for each, row in zip(seen, typed, strict=True)]
+    return Peeked(spec.name, topic, tuple(seen))
 
 
 def peek_in_lake(
@@ -91,7 +158,7 @@ def peek_in_lake(
     partition: int | None = None,
     start: str | None = None,
     most: int = 10,
-) -> dict[str, Any]:
+) -> Peeked:
     """Return at most so many records of a topic in the lake, as `peek` with `decode_by` does.
 
     If the topic was recreated, only its new records. ConfigurationError for a topic that
@@ -124,7 +191,7 @@ def peek_in_lake(
         f'ORDER BY timestamp {end}, partition {end}, "offset" {end} LIMIT {most}'
     )
     if not places:
-        return _document(spec, topic, [])
+        return Peeked(spec.name, topic, ())
     listed = ", ".join(str(offset) for _, offset in places)
     rows = _rows(
         *lake.query(
@@ -132,13 +199,9 @@ def peek_in_lake(
             f'WHERE {chosen[0]} AND "offset" IN ({listed})'
         )
     )
-    found = {(row["partition"], row["offset"]): row for row in rows}
-    forms = [_form_of_row(found[place]) for place in places]
-    return _document(spec, topic, forms if end == "ASC" else forms[::-1])
-
-
-def _document(spec: Spec, topic: str, records: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"format": FORMAT, "pipeline": spec.name, "topic": topic, "records": records}
+    found = {_PLACE(row): row for row in rows}
+    seen = [_seen_row(found[place]) for place in places]
+    return Peeked(spec.name, topic, tuple(seen if end == "ASC" else seen[::-1]))
 
 
 def _no_partition(topic: str, partition: int, known: Collection[int]) -> WindowRefused:
@@ -177,37 +240,9 @@ def _rows(names: list[str], rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _form_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _seen_row(row: Mapping[str, Any]) -> SeenRecord:
     """Return a row of the lake as a record, with its typed columns if it has any."""
-    headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
-    record = Record(
-        row["offset"], row["key"], row["value"], row["timestamp"], row["timestampType"], headers
-    )
-    return _form(row["partition"], record) | (_typed(row) if UNDECODABLE in row else {})
-
-
-def _typed(row: Mapping[str, Any]) -> dict[str, Any]:
-    columns = {name: value for name, value in row.items() if name not in _UNTYPED}
-    return {"columns": columns, "undecodable": row[UNDECODABLE]}
-
-
-def _form(partition: int, record: Record) -> dict[str, Any]:
-    return {
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": iso(record.timestamp) or str(record.timestamp),
-        "timestamp_type": _KINDS[record.timestamp_type],
-        "key": _bytes(record.key),
-        "value": _bytes(record.value),
-        "headers": [[name, _bytes(value)] for name, value in record.headers],
-    }
-
-
-def _bytes(value: bytes | None) -> dict[str, str] | None:
-    """Return bytes as text, if they are UTF-8, else as hex digits."""
-    if value is None:
-        return None
-    try:
-        return {"text": value.decode()}
-    except UnicodeDecodeError:
-        return {"hex": value.hex()}
+    headers = tuple(map(_HEADER, row["headers"] or ()))
+    (partition, _), (offset, key, value, timestamp, kind) = _PLACE(row), _OF_RECORD(row)
+    seen = SeenRecord.of(partition, Record(offset, key, value, timestamp, kind, headers))
+    return seen.typed(row) if UNDECODABLE in row else seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -87,6 +87,12 @@ def say_columns(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
             for name, cell, width in zip(names, line, widths, strict=True)
         ]
         say(Text(f"  {'  '.join(cells)}".rstrip(), style="" if n else "bold"))
+
+
+def fix_lines(text: str) -> Iterator[str]:
+    """Yield the ways out of a problem, a line each. None for an empty text."""
+    for number, way in enumerate(text.split("; ") if text else ()):
+        yield f"  {' ' if number else '→'} {way}"
 
 
 def time_until(time: str | None) -> str:

@@ -20,6 +20,7 @@ from tidegate.terminal.console import (
     as_form,
     error_form,
     exit_code,
+    fix_lines,
     note,
     out,
     say,
@@ -58,7 +59,7 @@ def print_list(listed: PipelineList) -> None:
     lines = sorted(listed.pipelines, key=lambda each: order.index(each.state))
     if lines:
         say_columns(
-            ("pipeline", "kind", "schedule", "state", ">waiting", ">last entry"),
+            ("pipeline", "kind", "schedule", "state", ">waiting", ">last run", ">last entry"),
             (
                 (
                     each.pipeline,
@@ -66,6 +67,7 @@ def print_list(listed: PipelineList) -> None:
                     each.schedule or "",
                     each.state,
                     "" if each.waiting is None else f"{each.waiting:,}",
+                    f"{time_since(each.last_run.ended)} ago" if each.last_run else "",
                     f"{time_since(each.last)} ago" if each.last else "",
                 )
                 for each in lines
@@ -74,6 +76,8 @@ def print_list(listed: PipelineList) -> None:
     for each in lines:
         if EXIT_CODES[State(each.state)]:
             say(f"{each.pipeline}: {each.reason}", "yellow")
+            for line in fix_lines(each.fix):
+                say(line)
 
 
 class Printers(NamedTuple):

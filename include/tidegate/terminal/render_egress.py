@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from tidegate.broker.client_settings import describe_connection
 from tidegate.core.wording import counted, duration
 from tidegate.terminal.console import bold, note, say
-from tidegate.terminal.render_ingest import print_last_entry, print_settings
+from tidegate.terminal.render_ingest import print_last_entry, print_reason, print_settings
 
 if TYPE_CHECKING:
     from tidegate.egress.explain import EgressExplained
@@ -142,10 +142,12 @@ def print_late(released: Released) -> None:
 def print_status(state: EgressStatus) -> None:
     """Print what a pipeline has sent, what waits, and each problem."""
     sent, waiting, name = state.sent, state.waiting, state.pipeline
-    text = f": {counted(state.commits, 'live commit')}, {counted(sent.rows, 'row')} sent"
+    text = f": {state.state}, {counted(state.commits, 'live commit')}"
+    text += f", {counted(sent.rows, 'row')} sent"
     if sent.duplicates:
         text += f", {sent.duplicates:,} duplicated"
     say(bold(name, text))
+    print_reason(state, [state.source_problem])
     print_last_entry(state.last_entry)
     if waiting:
         sent_all = "all is sent" + (" but what is excluded" if state.left_out else "")

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.broker.client_settings import describe_connection
 from tidegate.core.offsets import window_bounds
 from tidegate.core.wording import counted
-from tidegate.terminal.console import bold, note, say, say_columns, time_since, time_until
+from tidegate.runs.pipeline_state import EXIT_CODES, PipelineStatus, State
+from tidegate.terminal.console import (
+    bold,
+    fix_lines,
+    note,
+    say,
+    say_columns,
+    time_since,
+    time_until,
+)
 
 if TYPE_CHECKING:
     from tidegate.core.entries import Gap
@@ -166,16 +175,17 @@ def print_explained(explained: IngestExplained) -> None:
         say(f"gap: {_range(gap)}: {gap.reason}")
     for left in explained.left_out:
         say(f"excluded: {left.excluded}")
-        for line in _fix(left.fix):
+        for line in fix_lines(left.fix):
             say(line)
 
 
 def print_status(state: IngestStatus) -> None:
     """Print where a pipeline stands, and each problem with its fix."""
-    text = f": {counted(state.commits, 'live commit')}"
+    text = f": {state.state}, {counted(state.commits, 'live commit')}"
     if state.commits:
         text += f", the newest is #{state.last_commit}"
     say(bold(state.pipeline, text))
+    print_reason(state, [state.broker, *(each.fix for each in state.problems)])
     print_last_entry(state.last_entry)
     if state.broker:
         say(state.broker, "yellow")
@@ -210,13 +220,7 @@ def _problems(state: IngestStatus) -> Iterator[str]:
                 yield f"{topic}-{p}: {hidden} behind a transaction that is open {age}"
     for each in state.problems:
         yield str(each.excluded)
-        yield from _fix(each.fix)
-
-
-def _fix(text: str) -> Iterator[str]:
-    """Yield the ways out of a problem, a line each."""
-    for number, way in enumerate(text.split("; ")):
-        yield f"  {' ' if number else '→'} {way}"
+        yield from fix_lines(each.fix)
 
 
 def _undecodable(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
@@ -227,6 +231,17 @@ def _undecodable(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
         yield f"{topic}: {counted(rows, 'row')} {verb} not fit the schema: see _undecodable"
         for reason, n in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:MOST]:
             yield f"  {n:,}  {reason}"
+
+
+def print_reason(state: PipelineStatus, shown: Collection[str | None]) -> None:
+    """Print why a pipeline is in its state, and the way out, but what is `shown` elsewhere."""
+    if state.state in (State.OK, State.IDLE):
+        return
+    if state.reason not in shown:
+        say(f"  {state.reason}", "yellow" if EXIT_CODES[State(state.state)] else None)
+    if state.fix not in shown:
+        for line in fix_lines(state.fix):
+            say(line)
 
 
 def print_last_entry(entry: LastEntry | None) -> None:

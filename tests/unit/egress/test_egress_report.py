@@ -1,7 +1,6 @@
 """Reports of egress runs: the XCom, the document in the lake, status and the page."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tidegate import flows
 from tidegate.core import layout
 from tidegate.core.wording import counted
 from tidegate.egress.publish import publish, verdict
-from tidegate.egress.status import read_egress_status
+from tidegate.egress.status import EgressStatus, read_egress_status
 from tidegate.lake import plans
 from tidegate.lake.store import STORES
 from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
@@ -55,14 +54,15 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
         "source": str(world.home / "in"), "source_problem": None,
         "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0, "ahead": 0,
                     "unselected": 0, "settles_in": None},
-        "settings": SETTINGS,
+        "settings": SETTINGS, "bytes": None, "lag": 1, "expires_at": None, "bad": 0,
+        "complete_through": None,
     }  # fmt: skip
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
     )
     page.filters |= {"number": str, "counted": counted, "excluded": str}
     whole = {**kept, "attempt": "a", "planned_at": "then", "published_at": "now"}
-    assert "1 file," in page.get_template("report_of_egress.html").render(report=whole)
+    assert "1 file," in page.get_template("report_of_egress.html").render(report=whole, up="")
     before = run.store().get(path)
     world.put(c="3\n")
     assert publish(world.open()).report.to_json() == report
@@ -119,8 +119,9 @@ def test_a_broken_order_is_reported_everywhere(
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
     )
-    page.filters |= {"number": str, "counted": counted, "excluded": str}
-    html = page.get_template("status.html").render(pipelines=[state], now=datetime.now(UTC))
+    page.filters |= {"number": str, "counted": counted, "size": str}
+    seen = EgressStatus.from_json(state)
+    html = page.get_template("status_of_egress.html").render(status=seen)
     assert f"Commit #{report['commit']}: the order is broken in t-0, u-t-0" in html
 
 

@@ -1,0 +1,176 @@
+"""The history of a pipeline's runs, in its lake: how each one ended.
+
+People and alerts are told by it. Nothing decides by it what is read, sent or committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from tidegate.core import canonical, layout
+from tidegate.core.ended_run import EndedRun, RunError
+from tidegate.core.json_codec import OMITTED, Document
+from tidegate.core.requests import Live
+from tidegate.errors import LakeDamaged, LakeUnavailable, OtherFormat, TidegateError
+from tidegate.lake import json_documents
+from tidegate.lake.plans import Frozen
+from tidegate.lake.store_protocol import Store
+from tidegate.runs import report_store
+from tidegate.runs.run import EgressRun, OpenRun, Run
+
+MOST_RUNS = 200
+"""A day of a pipeline that runs every ten minutes, and more."""
+_TRIES = 5  # of writers that are faster
+_KEPT = 5  # documents: a slower writer must not create one that was there
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class History(Document):
+    """The newest runs of a pipeline that have ended, the newest last."""
+
+    pipeline: str
+    runs: tuple[EndedRun, ...]
+    format: int = canonical.FORMAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reported(Document):
+    """What the history takes of a report of either kind."""
+
+    rows: int
+    left_out: tuple[Any, ...]
+    planned_at: str | None
+    published_at: str
+    bytes: int | None
+    lag: int | None
+    expires_at: str | None
+    bad: int
+    complete_through: str | None
+    duplicates: Annotated[int, OMITTED] = 0
+
+
+@contextmanager
+def recorded(opened: OpenRun[Any]) -> Iterator[None]:
+    """Record how the block, a whole run, ends. A run that is killed or interrupted is not."""
+    try:
+        yield
+    except Exception as error:
+        record_end(opened.run, opened.store, opened.known_plan(), RunError.of(error))
+        raise
+    record_end(opened.run, opened.store, opened.known_plan(), None)
+
+
+def record_end(
+    run: Run | EgressRun,
+    store: Store,
+    frozen: Frozen | None,
+    error: RunError | None,
+    *,
+    checked: bool = True,
+) -> EndedRun | None:
+    """Add a run that has ended, or the new end of one that is known, and return it.
+
+    Never raises: None if it cannot be told.
+
+    `frozen` is its plan. An error that was not found by the step that failed, but by the one that
+    checks the run (`checked` is False), replaces no other of the run.
+    """
+    if error and error.name == LakeUnavailable.__name__:
+        return None  # it was asked for long enough
+    ended = None
+    try:
+        if error and store.size(layout.entry(1)) is None:
+            return None  # a lake that is not mounted, or was never written: it stays so
+        ended = _ended(run, store, frozen, error)
+        _append(store, run.spec.name, ended, keeps_error=not checked)
+    except TidegateError as problem:
+        logger.warning("run %s: its end is not in the history: %s", run.run_id, problem)
+    except Exception:  # the run is committed: its history must not fail it
+        logger.exception("run %s: its end is not in the history", run.run_id)
+    return ended
+
+
+def _ended(
+    run: Run | EgressRun, store: Store, frozen: Frozen | None, error: RunError | None
+) -> EndedRun:
+    ended = EndedRun(
+        run=run.run_id,
+        dag=run.dag_id,
+        began=run.began.isoformat(timespec="seconds"),
+        ended=datetime.now(UTC).isoformat(timespec="seconds"),
+        error=error,
+        lane=frozen.plan.lane if frozen else run.lane,
+    )
+    if frozen is None:
+        return ended
+    plan, found = frozen.plan, None
+    if plan.has_work or plan.left_out:
+        found = report_store.read_report(store, run.key, frozen.generation)
+    elif plan.lane == Live.lane and frozen.note:  # it found nothing new, and nothing to exclude
+        return replace(ended, complete_through=frozen.note.get("surveyed_at"))
+    if found is None:
+        return ended
+    report = _Reported.from_json(found)
+    return replace(
+        ended,
+        planned=report.planned_at,
+        published=report.published_at,
+        rows=report.rows,
+        bytes=report.bytes,
+        lag=report.lag,
+        expires_at=report.expires_at,
+        left_out=len(report.left_out),
+        bad=report.bad,
+        complete_through=report.complete_through,
+        duplicates=report.duplicates,
+        report=(run.key, frozen.generation),
+    )
+
+
+def _append(store: Store, pipeline: str, ended: EndedRun, *, keeps_error: bool) -> None:
+    for _ in range(_TRIES):
+        names = store.names(layout.HISTORY)
+        known = _read(store, names)
+        if keeps_error and ended.error:
+            same = (each.error for each in known if _is_same(each, ended) and each.error)
+            ended = replace(ended, error=next(same, ended.error))
+        others = [each for each in known if not _is_same(each, ended)]
+        history = History(pipeline, (*others, ended)[-MOST_RUNS:])
+        last = int(names[-1].partition(".")[0]) if names else 0
+        if store.create(layout.history(last + 1), canonical.encode(history.to_json())):
+            if old := names[: -(_KEPT - 1)]:
+                store.delete(*(layout.HISTORY + name for name in old))
+            return
+    logger.warning("run %s: its end is not in the history: others were faster", ended.run)
+
+
+def _is_same(one: EndedRun, other: EndedRun) -> bool:
+    return (one.dag, one.run) == (other.dag, other.run)
+
+
+def read_history(store: Store) -> tuple[EndedRun, ...]:
+    """Return the runs that have ended, the newest last.
+
+    LakeUnavailable for a store that does not answer.
+    """
+    return _read(store, store.names(layout.HISTORY))
+
+
+def _read(store: Store, names: list[str]) -> tuple[EndedRun, ...]:
+    """Return the runs of the newest document. A damaged one is as good as none: it is a copy."""
+    if not names:
+        return ()
+    try:
+        path = layout.HISTORY + names[-1]
+        found = json_documents.read_document(store, path, History.from_json)
+    except (LakeDamaged, OtherFormat) as damage:
+        logger.warning("%s", damage)
+        return ()
+    return found.runs if found else ()
