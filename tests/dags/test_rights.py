@@ -1,9 +1,7 @@
 """The rights of the form DAGs: signed by Airflow's API server, checked by the tasks."""
 
 import json
-import warnings
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,19 +9,9 @@ from unittest import mock
 
 import pytest
 
+from support.api_server import FORMS, TestClient, permit, server, sync_dags, token
 from tidegate.errors import ConfigurationError, TriggerNotPermitted
 from tidegate.orchestration import form_dags, rights
-
-with warnings.catch_warnings():
-    # Airflow imports Starlette's test client, which would rather have a fork of httpx.
-    warnings.simplefilter("ignore")
-    from airflow.api_fastapi.app import create_app
-    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
-    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-    from fastapi.testclient import TestClient
-
-PROJECT = Path(__file__).parents[2]
-FORMS = ("tidegate_backfill", "tidegate_replay", "tidegate_maintenance")
 
 
 @pytest.fixture
@@ -39,31 +27,9 @@ def api(two: None, airflow_database: None, monkeypatch: pytest.MonkeyPatch) -> A
     """Airflow's real API server with the plugin and the form DAGs; everyone may trigger those, and
     ann may trigger pipeline a's own DAG, and no other.
     """
-    from airflow.dag_processing.bundles.manager import DagBundlesManager
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
-
-    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
-    DagBundlesManager().sync_bundles_to_db()
-    sync_bag_to_db(DagBag(dag_folder=str(PROJECT / "dags")), "dags-folder", None)
-
-    def may(self: Any, *, method: Any, user: Any, access_entity: Any = None, details: Any = None):
-        allowed = {"ann": {*FORMS, "tidegate__a"}, "bob": set(FORMS)}
-        return details.id in allowed[user.get_name()]
-
-    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", may)
+    sync_dags()
+    permit(monkeypatch, {"ann": {*FORMS, "tidegate__a"}, "bob": set(FORMS)})
     return TestClient(server())
-
-
-@cache
-def server() -> Any:
-    return create_app("core")
-
-
-def token(user: str) -> str:
-    from airflow.api_fastapi.app import get_auth_manager
-
-    made = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=user, role="USER"))
-    return str(made)
 
 
 def run_of(api: Any, user: str, dag_id: str, conf: Any, *, cookie: bool = False) -> Any:

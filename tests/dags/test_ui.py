@@ -36,7 +36,9 @@ from tidegate.core.entries import Gap
 from tidegate.errors import BrokerUnreachable
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
+from tidegate.ui import app as ui_app
 from tidegate.ui.app import app as page
+from tidegate.ui.watch import PipelineWatch
 
 PROJECT = Path(__file__).parents[2]
 DOWN = "Kafka at nowhere: no broker answered"
@@ -62,11 +64,26 @@ def survey() -> Iterator[mock.Mock]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request is answered anew, as after a while, unless a test is about just that."""
-    monkeypatch.setattr("tidegate.ui.app.FRESH", 0.0)
-    monkeypatch.setattr("tidegate.ui.app.answer_cache", {})
-    monkeypatch.setattr("tidegate.ui.app.down_until", {})
+def _first_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test begins with a watch that has seen nothing, and pages wait for the first look."""
+    monkeypatch.setattr("tidegate.ui.app.watch", PipelineWatch())
+    monkeypatch.setattr("tidegate.ui.app.PATIENCE", 15.0)
+    yield
+    ui_app.watch.stop()
+
+
+def look_anew() -> None:
+    """Forget what was seen, as if the API server had just been started."""
+    ui_app.watch.stop()
+    ui_app.watch = PipelineWatch()
+
+
+def page_of(browser: TestClient, name: str = "flights") -> str:
+    """Return the page of a pipeline, by a new look."""
+    look_anew()
+    answer = browser.get(f"/tidegate/pipeline/{name}")
+    assert answer.status_code == 200, answer.text
+    return answer.text
 
 
 def statuses(browser: TestClient) -> list[dict[str, Any]]:
@@ -80,18 +97,32 @@ def statuses(browser: TestClient) -> list[dict[str, Any]]:
 
 
 def test_every_route_wants_airflows_login(login: Login, flights: str, survey: mock.Mock) -> None:
-    """Airflow's plugin routes are public unless they say otherwise; these are the only three."""
-    paths = {route.path for route in page.routes if isinstance(route, APIRoute)}
-    assert paths == {"/", "/status.json", "/report/{pipeline}/{run_key}/{generation}"}
-    assert len(page.routes) == len(paths)  # no docs, no schema
-    for path in paths:
-        path = path.format(pipeline="flights", run_key="0" * 64, generation=1)
+    """Airflow's plugin routes are public unless they say otherwise."""
+    routes = [route for route in page.routes if isinstance(route, APIRoute)]
+    assert len(page.routes) == len(routes) >= 10  # no docs, no schema
+    for route in routes:
+        path = route.path.format(
+            pipeline="flights", run_key="0" * 64, generation=1, name="flights", action="run",
+            dag_id="tidegate__flights", run_id="r",
+        )  # fmt: skip
+        (method,) = route.methods
         browser = login("VIEWER")
         browser.cookies.clear()
-        assert browser.get(f"/tidegate{path}").status_code == 401
+        assert browser.request(method, f"/tidegate{path}").status_code == 401, path
         browser.cookies.set("_token", "forged")
-        assert browser.get(f"/tidegate{path}").status_code == 403
+        assert browser.request(method, f"/tidegate{path}").status_code == 403, path
     assert not survey.called
+
+
+def test_the_end_of_a_session_is_a_sentence_with_a_link(login: Login, flights: str) -> None:
+    """To a browser; a program gets JSON."""
+    browser = login("VIEWER")
+    browser.cookies.clear()
+    answer = browser.get("/tidegate/pipeline/flights", headers={"Accept": "text/html"})
+    assert answer.status_code == 401
+    assert "Your session in Airflow has ended." in answer.text
+    assert 'href="../../" target="_top"' in answer.text
+    assert browser.get("/tidegate/").json() == {"detail": "Not authenticated"}
 
 
 def test_who_may_not_read_the_dag_does_not_see_the_pipeline(
@@ -101,21 +132,19 @@ def test_who_may_not_read_the_dag_does_not_see_the_pipeline(
     nobody = login(None)
     assert statuses(nobody) == []
     assert "flights" not in nobody.get("/tidegate/?dag_id=another").text
-    assert not survey.called
 
 
 def test_the_numbers_are_those_of_ledger_and_broker(
     ann: TestClient, flights: str, survey: mock.Mock
 ) -> None:
-    answer = ann.get("/tidegate/")
-    assert answer.status_code == 200
-    assert cells(answer.text) == [
+    html = page_of(ann)
+    assert cells(html) == [
         ["0", "unseen 200", "1,000", "2,500", "1,000", "1,237,067", "1,234,567"],
         ["1", "", "20", "20", "20", "20", "0"],
         ["total of 2 partitions", "1,234,567"],
     ]
-    assert "lag 1,234,567" in answer.text
-    assert "1 live commit, the newest is #2" in " ".join(answer.text.split())
+    assert "1,234,567 offsets waiting" in html
+    assert "1 live commit, the newest is #2" in " ".join(html.split())
     (form,) = statuses(ann)
     assert (form["pipeline"], form["commits"], form["last_commit"]) == ("flights", 1, 2)
     assert form["topics"][TOPIC]["partitions"]["0"]["lag"] == 1_234_567
@@ -129,8 +158,8 @@ def test_what_an_open_transaction_hides(
     survey.return_value = replace(survey.return_value, watermarks={TOPIC: marks})
     since = {(TOPIC, 0): 1_714_557_600_000}
     answer(monkeypatch, open_since=lambda *_: since)
-    html = ann.get("/tidegate/").text
-    assert '<span class="state bad">open transaction</span>' in html
+    html = page_of(ann)
+    assert '<span class="state blocked">blocked</span>' in html
     line = "up to 1,002,500 behind a transaction that is open since 2024-05-01T10:00:00+00:00"
     assert ["", line] in cells(html)
 
@@ -138,10 +167,10 @@ def test_what_an_open_transaction_hides(
 def test_gaps_are_listed(ann: TestClient, flights: str, survey: mock.Mock) -> None:
     gap = Gap(TOPIC, TOPIC_ID, 0, 2_500, 1_002_500, "expired", "<b>ann</b>")
     Ledger(open_store(flights, "flights"), "flights").append(gap, run="r")
-    html = ann.get("/tidegate/").text
+    html = page_of(ann)
     listed = [TOPIC, "0", "2,500", "1,002,500", "expired", "&lt;b&gt;ann&lt;/b&gt;"]
     assert cells(html)[-1] == listed
-    assert "lag 234,567" in html
+    assert "234,567 offsets waiting" in html
 
 
 def test_the_bar_shows_what_became_of_the_offsets(
@@ -152,20 +181,19 @@ def test_the_bar_shows_what_became_of_the_offsets(
     Ledger(open_store(flights, "flights"), "flights").append(gap, run="r")
     marks = {0: Watermarks(1_000, 4_000, 4_000), 1: Watermarks(20, 20, 20)}
     survey.return_value = dataclasses.replace(survey.return_value, watermarks={TOPIC: marks})
-    html = ann.get("/tidegate/").text
+    html = page_of(ann)
     assert cells(html)[0][1] == "live 100 skipped 50 unseen 50"
     assert {"live", "backfill", "replay", "skipped", "expired", "unseen", "before"} <= set(
-        re.findall(r'<rect class="(\w+)" width="1"', html)
+        re.findall(r'<rect class="(\w+) key"', html)
     )
-    assert "bars" not in statuses(ann)[0]
 
 
 def test_a_topic_that_is_not_there_is_no_good_news(
     ann: TestClient, flights: str, survey: mock.Mock
 ) -> None:
     survey.return_value = Survey(CLUSTER, {}, {})
-    html = ann.get("/tidegate/").text
-    assert '<span class="state bad">no such topic</span>' in html
+    html = page_of(ann)
+    assert '<span class="state blocked">blocked</span>' in html
     assert "kafka-topics.sh --create --topic flights" in html
 
 
@@ -175,20 +203,33 @@ def test_what_needs_a_hand_has_its_way_out(
     """A recreated topic, and records that expired unread; the broker has answered."""
     identity = TopicIdentity("another", {0: 0})
     survey.return_value = Survey(CLUSTER, {TOPIC: identity}, {TOPIC: {0: Watermarks(0, 9, 9)}})
-    html = ann.get("/tidegate/").text
-    assert '<span class="state bad">the topic was recreated</span>' in html
-    assert "`tidegate offsets adopt flights flights --reason …`" in html
+    html = page_of(ann)
+    assert "the topic was recreated" in html
+    command = "tidegate offsets adopt flights flights --reason …"
+    assert f"<code>{command}</code>" in html
+    assert f'data-copy="{command}"' in html
     assert "does not answer" not in html
     marks = {0: Watermarks(2_600, 2_700, 2_700)}
     survey.return_value = Survey(CLUSTER, {TOPIC: TopicIdentity(TOPIC_ID, {0: 0})}, {TOPIC: marks})
-    text = " ".join(ann.get("/tidegate/").text.split())
-    assert "flights-0: expired: [2,500, 2,600), 100 offsets: `tidegate offsets set" in text
+    text = " ".join(page_of(ann).split())
+    assert "flights-0: expired: [2,500, 2,600), 100 offsets" in text
+    assert '<span class="state losing">losing</span>' in text
 
 
 def test_nothing_comes_from_elsewhere(ann: TestClient, flights: str, survey: mock.Mock) -> None:
     answer = ann.get("/tidegate/")
-    assert not re.search(r"<script|<link|src=|https?:|@import", answer.text)
-    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    sources = re.findall(r'(?:src|href|action)="([^"]*)"', answer.text)
+    assert sources
+    assert not [each for each in sources if "//" in each or each.startswith("/")]
+    assert not re.search(r"<style|<script>|style=|onclick=|@import", answer.text)
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for name in ("page.css", "page.js"):
+        file = ann.get(f"/tidegate/static/{name}")
+        assert file.status_code == 200
+        assert not re.search(r"https?:|@import", file.text)
+    assert ann.get("/tidegate/static/app.py").status_code == 404
     assert answer.headers["Cache-Control"] == "no-store"
 
 
@@ -196,7 +237,7 @@ def test_a_silent_broker_leaves_the_ledgers_part(
     ann: TestClient, flights: str, survey: mock.Mock
 ) -> None:
     survey.side_effect = BrokerUnreachable(DOWN)
-    html = ann.get("/tidegate/").text
+    html = page_of(ann)
     assert f"<pre>{DOWN}</pre>" in html
     assert cells(html) == [
         ["0", "live 200", "1,000", "2,500", "—", "—", "—"],
@@ -217,6 +258,7 @@ def test_a_bad_file_shows_its_complaints_and_takes_nobody_with_it(
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "lake: missing" in html
     assert "1,234,567" in html
+    assert "lake: missing" in page_of(ann, "bad<i>")
     bad, good = statuses(ann)
     assert bad["pipeline"] == "bad<i>"
     assert bad["error"]["name"] == "ConfigurationError"
@@ -268,7 +310,7 @@ def test_a_dead_broker_hides_no_healthy_pipeline(
     """Of 100 pipelines of a broker that is away and 160 others all are shown in time: each of the
     former with its ledger's part, after a few of them have waited for the broker.
     """
-    monkeypatch.setattr("tidegate.ui.app.TIMEOUT", 10.0)
+    monkeypatch.setattr("tidegate.ui.watch.PERIOD", 1.0)
     healthy, waited = survey.return_value, []
 
     def answer(kafka: Any, *_: Any) -> Survey:
@@ -293,26 +335,40 @@ def test_a_dead_broker_hides_no_healthy_pipeline(
     assert 1 <= len(waited) <= 8
 
 
-def test_an_answer_is_given_again_for_a_moment(
+def test_the_page_waits_for_nobody(
     ann: TestClient, flights: str, survey: mock.Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To a reload, and while the first asker still waits: nothing piles up. Rights are each
-    request's own.
-    """
-    monkeypatch.setattr("tidegate.ui.app.FRESH", 60.0)
-    monkeypatch.setattr("tidegate.ui.app.TIMEOUT", 0.5)
+    """While a broker hangs, what is not known is said at once, and nothing piles up."""
+    monkeypatch.setattr("tidegate.ui.app.PATIENCE", 0.3)
+    monkeypatch.setattr("tidegate.ui.watch.PERIOD", 0.2)
     release = threading.Event()
     healthy = survey.return_value
     survey.side_effect = lambda *_: release.wait(30) and healthy
     for _ in range(3):
-        assert statuses(ann)[0]["error"]["name"] == "NoAnswer"
+        began = time.monotonic()
+        html = ann.get("/tidegate/").text
+        assert time.monotonic() - began < 2
+        assert "no answer yet from lake and broker" in html
     release.set()
-    time.sleep(0.2)
-    for _ in range(3):
-        assert statuses(ann)[0]["commits"] == 1
+    assert statuses(ann)[0]["commits"] == 1
     assert survey.call_count == 1
     ann.cookies.clear()
     assert ann.get("/tidegate/status.json").status_code == 401
+
+
+def test_what_was_seen_is_served_without_a_question(
+    ann: TestClient, flights: str, survey: mock.Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither broker nor lake is asked by a request, once there was a look; it says its age."""
+    page_of(ann)
+    asked = survey.call_count
+    monkeypatch.setattr("tidegate.ui.watch.PERIOD", 600.0)
+    with mock.patch("tidegate.flows.store", side_effect=AssertionError):
+        for _ in range(3):
+            html = ann.get("/tidegate/").text
+            assert " s ago</time>" in html
+            assert ann.get("/tidegate/pipeline/flights").status_code == 200
+    assert survey.call_count == asked
 
 
 def test_no_footer_is_read_for_the_page(
@@ -369,6 +425,7 @@ def test_airflow_takes_the_plugin() -> None:
     ]
     assert (mounted["url_prefix"], mounted["app"]) == ("/tidegate", ui.serve)
     views, _ = plugins_manager._get_ui_plugins()
-    (view,) = [each for each in views if each["name"] == "Tidegate"]
-    assert view["href"] == "tidegate/"
-    assert "category" not in view
+    mine = [each for each in views if each["name"] == "Tidegate"]
+    assert mine[0]["href"] == "tidegate/"
+    assert "category" not in mine[0]
+    assert [each["destination"] for each in mine[1:]] == ["dag", "dag_run", "task"]

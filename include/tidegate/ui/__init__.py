@@ -24,12 +24,17 @@ async def serve(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class SignTriggers:
-    """Middleware of Airflow's API server that signs the runs of form DAGs."""
+    """Middleware of Airflow's API server that signs the runs of form DAGs.
+
+    The page calls Airflow's API through it, as the user of its request.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope["tidegate.airflow"] = self, dict(scope)  # a mount changes it
         is_post = scope["type"] == "http" and scope["method"] == "POST"
         if is_post and (found := _TRIGGER.search(scope["path"])):
             from starlette.responses import PlainTextResponse

@@ -15,5 +15,13 @@ class TidegatePlugin(AirflowPlugin):  # type: ignore[misc]
     # relative to Airflow's <base href>, so that it holds under any api.base_url. Without the slash
     # at its end Airflow's own catch-all route would answer.
     external_views: ClassVar = [
-        {"name": "Tidegate", "href": "tidegate/", "url_route": "tidegate", "nav_top_level": True}
+        {"name": "Tidegate", "href": "tidegate/", "url_route": "tidegate", "nav_top_level": True},
+        *(
+            {"name": "Tidegate", "href": href, "url_route": route, "destination": destination}
+            for destination, route, href in (
+                ("dag", "tidegate-of-dag", "tidegate/dag/{DAG_ID}"),
+                ("dag_run", "tidegate-of-run", "tidegate/dag/{DAG_ID}/{RUN_ID}"),
+                ("task", "tidegate-of-task", "tidegate/dag/{DAG_ID}"),
+            )
+        ),
     ]

@@ -1,13 +1,20 @@
-"""Sign requests for runs of the form DAGs in Airflow's API server, which knows the user."""
+"""What users may do, as Airflow's API server knows; and signatures of runs of the form DAGs."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import (
+    DagAccessEntity,
+    DagDetails,
+)
 from airflow.api_fastapi.core_api.security import bearer_scheme, get_user, requires_access_dag
+from airflow.models import DagModel
 from fastapi import HTTPException, Request
 from starlette.concurrency import run_in_threadpool
 
@@ -78,6 +85,41 @@ async def permit_user(pipeline: str, scope: Scope) -> str | None:
     except HTTPException:
         return None
     return str(user.get_name())
+
+
+def readable_dags(dag_ids: Iterable[str], user: BaseUser) -> set[str]:
+    """Return those of the DAGs that a user may read: by one question to Airflow for each team."""
+    by_team: dict[str | None, set[str]] = {}
+    ids = list(dag_ids)
+    teams = _teams(ids)
+    for dag_id in ids:
+        by_team.setdefault(teams.get(dag_id), set()).add(dag_id)
+    manager, readable = get_auth_manager(), set[str]()
+    for team, of_team in by_team.items():
+        more: Any = {"team_name": team} if team else {}
+        readable |= manager.filter_authorized_dag_ids(
+            dag_ids=of_team, user=user, method="GET", **more
+        )
+    return readable
+
+
+def may_trigger(dag_id: str, user: BaseUser) -> bool:
+    """Return whether a user may start runs of a DAG."""
+    team = _teams([dag_id]).get(dag_id)
+    more: Any = {"team_name": team} if team else {}
+    details = DagDetails(id=dag_id, **more)
+    return bool(
+        get_auth_manager().is_authorized_dag(
+            method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user
+        )
+    )
+
+
+def _teams(dag_ids: list[str]) -> Mapping[str, str | None]:
+    """Return the teams of the DAGs that have one: Airflow before 3.2 has none."""
+    teams_of = getattr(DagModel, "get_dag_id_to_team_name_mapping", None)
+    found: Mapping[str, str | None] = teams_of(dag_ids) if teams_of else {}
+    return found
 
 
 def _prepend(message: Message, receive: Receive) -> Receive:

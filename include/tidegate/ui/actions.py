@@ -1,0 +1,87 @@
+"""What a user does on the page: asked of Airflow's own API, as that user, with that user's rights.
+
+A run of a form DAG is signed on the way, as one from Airflow's own form (`ui.triggers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+from fastapi import HTTPException, Request
+
+from tidegate.errors import TidegateError
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+AIRFLOW = "tidegate.airflow"
+"""The key in a request's scope: Airflow's own application, and its scope (`ui.SignTriggers`)."""
+_HOST = "http://airflow"
+
+
+class NotDone(TidegateError):
+    """Airflow has refused what a user asked for on the page."""
+
+
+def refuse_foreign(request: Request) -> None:
+    """Raise HTTPException 403 for a form that another site has sent with the user's cookie."""
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    is_own = site in ("same-origin", "none") if site else origin is not None
+    if origin not in (None, "null") and urlsplit(origin).netloc != request.headers.get("host"):
+        is_own = False
+    if not is_own:
+        raise HTTPException(403, "this was not sent by Tidegate's own page, and nothing was done")
+
+
+async def trigger(request: Request, dag_id: str, conf: Mapping[str, Any]) -> str:
+    """Start a run of a DAG, and return its id. NotDone if Airflow refuses."""
+    body = {"logical_date": None, "conf": conf}
+    answer = await _call(request, "POST", f"dags/{quote(dag_id)}/dagRuns", body)
+    return str(answer["dag_run_id"])
+
+
+async def pause(request: Request, dag_id: str, *, paused: bool) -> None:
+    """Pause or unpause a DAG. NotDone if Airflow refuses."""
+    path = f"dags/{quote(dag_id)}?update_mask=is_paused"
+    await _call(request, "PATCH", path, {"is_paused": paused})
+
+
+async def clear_failed(request: Request, dag_id: str, run_id: str) -> int:
+    """Clear the failed tasks of a run, and return how many. NotDone if Airflow refuses."""
+    body = {"dry_run": False, "dag_run_id": run_id, "only_failed": True, "reset_dag_runs": True}
+    answer = await _call(request, "POST", f"dags/{quote(dag_id)}/clearTaskInstances", body)
+    return int(answer["total_entries"])
+
+
+async def _call(request: Request, method: str, path: str, body: Mapping[str, Any]) -> Any:
+    """Return the answer of Airflow's API to the user of this request."""
+    application, scope = request.scope[AIRFLOW]
+
+    own = {"app": scope["app"], "state": dict(scope.get("state", {}))}
+
+    async def airflow(inner: Scope, receive: Receive, send: Send) -> None:
+        await application({**scope, **inner, **own}, receive, send)
+
+    given = {
+        name: value
+        for name in ("cookie", "authorization")
+        if (value := request.headers.get(name)) is not None
+    }
+    transport = httpx.ASGITransport(app=airflow)
+    async with httpx.AsyncClient(transport=transport, base_url=_HOST, timeout=60) as client:
+        answer = await client.request(method, f"/api/v2/{path}", json=body, headers=given)
+    if answer.is_success:
+        return answer.json()
+    raise NotDone(f"Airflow refuses: {_reason(answer)}")
+
+
+def _reason(answer: httpx.Response) -> str:
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return f"{answer.status_code} {answer.reason_phrase}"
+    return str(detail)
