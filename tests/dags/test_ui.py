@@ -429,3 +429,16 @@ def test_airflow_takes_the_plugin() -> None:
     assert mine[0]["href"] == "tidegate/"
     assert "category" not in mine[0]
     assert [each["destination"] for each in mine[1:]] == ["dag", "dag_run", "task"]
+
+
+def test_a_setting_that_may_be_secret_is_not_shown(
+    ann: TestClient, flights: str, survey: mock.Mock, pipelines: Path
+) -> None:
+    """Nor is a variable of the file expanded on the page."""
+    text = PIPELINE.format(name="flights", lake=flights)
+    conf = "spark:\n  conf:\n    spark.executorEnv.APP_PIN: geheim\n    spark.sql.shuffle.partitions: 7\n"
+    (pipelines / "flights.yaml").write_text(text + conf)
+    html = page_of(ann)
+    assert "spark.executorEnv.APP_PIN" in html
+    assert "not shown" in html
+    assert "geheim" not in html

@@ -170,7 +170,8 @@ def look_at_airflow(world: World) -> None:
     scan, api = world.scan, world.api
     for path in paths(api):
         scan.look_at("Airflow's REST API", path, answer(api, f"/api/v2/{path}"))
-    pages = ["/tidegate/", "/tidegate/status.json"]
+    pages = ["/tidegate/", "/tidegate/status.json", "/tidegate/metrics"]
+    pages += [f"/tidegate/pipeline/{dag.removeprefix('tidegate__')}" for dag in DAGS]
     for dag in DAGS:
         for run in api.runs(dag):
             link = api.xcom(dag, run["dag_run_id"], "publish", "_link_ReportLink")

@@ -226,16 +226,8 @@ def pipeline(request: Request, look: Looked, user: User, said: str = "") -> Resp
         charts=figures.charts(runs[-100:]),
         may_act=triggers.may_trigger(f"tidegate__{look.name}", user),
         red=last.run if last and is_red and last.dag == f"tidegate__{look.name}" else "",
-        settings=_settings(look),
         said=_SAID.get(said, ""),
     )
-
-
-def _settings(look: Look) -> list[tuple[str, str]]:
-    if look.spec is None:
-        return []
-    form = look.spec.model_dump(mode="json", exclude_defaults=True)
-    return [(key, json.dumps(value)) for key, value in form.items()]
 
 
 _SAID = {

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +29,7 @@ from tidegate.orchestration import airflow_connections
 from tidegate.orchestration.dag_states import read_dag_states
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
+from tidegate.runs.client_options import InEffect, effective_settings
 from tidegate.runs.history import read_history
 from tidegate.runs.pipeline_state import DagState, Judged, judge_error
 
@@ -68,6 +69,7 @@ class Look:
     bars: Bars | None = None
     dag: DagState | None = None
     error: Mapping[str, Any] | None = None
+    settings: Mapping[str, InEffect] = field(default_factory=dict)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -189,12 +191,21 @@ class PipelineWatch:
             }
             found = read_ingest_status(spec, store, kafka, state)
         status, judged = statuses.with_state(spec, found, runs, dag)
-        return Look(spec.name, datetime.now(UTC), judged, spec, status, runs, bars, dag)
+        now, settings = datetime.now(UTC), _settings(spec)
+        return Look(spec.name, now, judged, spec, status, runs, bars, dag, settings=settings)
 
     def _keep(self, look: Look) -> None:
         with self._news:
             self._looks[look.name] = look
             self._news.notify_all()
+
+
+def _settings(spec: Spec) -> Mapping[str, InEffect]:
+    """Return the settings in effect, without values that may be secret."""
+    try:
+        return effective_settings(spec, airflow_connections.kafka(spec), {})
+    except TidegateError:  # the connection is wrong, which the status says
+        return {}
 
 
 def _dag_states(names: Iterable[str]) -> Mapping[str, DagState]:
