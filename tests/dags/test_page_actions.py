@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from support.api_server import FORMS, TestClient, permit, server, sync_dags, token
+from support.kafka_answers import answer
 from support.status_page import CLUSTER, TOPIC, TOPIC_ID
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.cluster_answers import Survey, TopicIdentity
@@ -33,9 +34,10 @@ def browser(flights: str, airflow_database: None, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ui_app, "PATIENCE", 15.0)
     sync_dags()
     permit(monkeypatch, {"ann": {*FORMS, DAG}, "bob": set(FORMS)})
+    answer(monkeypatch, expiries=lambda *_: {}, mean_size=lambda *_: None)
     marks = {0: Watermarks(0, 4_000, 4_000), 1: Watermarks(20, 20, 20)}
-    answer = Survey(CLUSTER, {TOPIC: TopicIdentity(TOPIC_ID, {0: 0, 1: 0})}, {TOPIC: marks})
-    with mock.patch.object(KafkaCluster, "survey", autospec=True, return_value=answer):
+    seen = Survey(CLUSTER, {TOPIC: TopicIdentity(TOPIC_ID, {0: 0, 1: 0})}, {TOPIC: marks})
+    with mock.patch.object(KafkaCluster, "survey", autospec=True, return_value=seen):
         yield TestClient(server(), follow_redirects=False)
     ui_app.watch.stop()
 

@@ -436,7 +436,7 @@ def test_a_setting_that_may_be_secret_is_not_shown(
 ) -> None:
     """Nor is a variable of the file expanded on the page."""
     text = PIPELINE.format(name="flights", lake=flights)
-    conf = "spark:\n  conf:\n    spark.executorEnv.APP_PIN: geheim\n    spark.sql.shuffle.partitions: 7\n"
+    conf = "spark:\n  conf:\n    spark.executorEnv.APP_PIN: geheim\n"
     (pipelines / "flights.yaml").write_text(text + conf)
     html = page_of(ann)
     assert "spark.executorEnv.APP_PIN" in html
