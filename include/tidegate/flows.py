@@ -305,13 +305,16 @@ def flow_of(spec: Spec) -> Flow[Any, Any]:
 
 def end_failed(run: Any, error: RunError, *, checked: bool) -> EndedRun | None:
     """Record a run that has failed, as `history.record_end` does. Never raises."""
+    from tidegate.errors import LakeUnavailable
     from tidegate.lake.plans import latest_plan
     from tidegate.runs import history
 
+    if error.name == LakeUnavailable.__name__:
+        return None  # it was asked for long enough
     try:
         opened = run.store()
         frozen = latest_plan(opened, run.key)
-    except TidegateError as problem:
+    except Exception as problem:  # the run has failed for another reason
         logger.warning("run %s: its end is not in the history: %s", run.run_id, problem)
         return None
     return history.record_end(run, opened, frozen, error, checked=checked)

@@ -21,7 +21,7 @@ BUDGETS = {
     "modules of the heart that load yaml": 0,
     "modules whose name another has": 14,
     "public names defined twice or more": 33,
-    "reads of documents by string keys": 357,
+    "reads of documents by string keys": 358,
     "modules under 50 lines": 69,
     "private names that tests replace": 6,  # of Airflow, PySpark and rich
     "functions that read the fold for themselves": 5,  # three list claims, two sweep

@@ -31,11 +31,11 @@ RED = {
     "error": {"name": "StageFailed", "message": "Spark ended with exit code 1", "kind": "terminal"},
     "lane": "live", "planned": None, "published": None, "rows": 0, "bytes": None, "lag": None,
     "expires_at": None, "left_out": 0, "bad": 0, "duplicates": 0, "report": None,
-    "complete_through": None,
+    "complete_through": None, "in_airflow": True,
 }  # fmt: skip
 STATUS = {
     "state": "failing",
-    "reason": f"run {RED['run']}: StageFailed: Spark ended with exit code 1",
+    "reason": f"run {RED['run']} has failed: StageFailed",
     "fix": "`tidegate offsets set flights flights 11 90 --reason …` gives these up; "
     "`on_expired: skip` gives up all that expire, also later",
     "last_run": RED,

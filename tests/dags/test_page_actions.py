@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from airflow.utils import timezone
 
 from support.api_server import FORMS, TestClient, permit, server, sync_dags, token
 from support.kafka_answers import answer
@@ -57,6 +58,28 @@ def newest_run(dag_id: str) -> Any:
         return runs.first()
 
 
+def fail(run: Any, *failed: str) -> None:
+    """Let these tasks of a run have failed, and the others ended well."""
+    from airflow.models import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        for each in session.query(TaskInstance).filter_by(dag_id=run.dag_id, run_id=run.run_id):
+            each.state = "failed" if each.task_id in failed else "success"
+        found = session.query(DagRun).filter_by(dag_id=run.dag_id, run_id=run.run_id).one()
+        found.state, found.end_date = "failed", timezone.utcnow()
+
+
+def states(run: Any) -> dict[str, Any]:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        tasks = session.query(TaskInstance).filter_by(dag_id=run.dag_id, run_id=run.run_id)
+        return {each.task_id: each.state for each in tasks}
+
+
 def test_run_pause_and_clear(browser: TestClient) -> None:
     """Each says what was done, on the page to which it returns."""
     from airflow.models import DagModel
@@ -65,17 +88,26 @@ def test_run_pause_and_clear(browser: TestClient) -> None:
     assert "Run now" in browser.get("/tidegate/pipeline/flights").text
     before = newest_run(DAG)
     answer = browser.post("/tidegate/pipeline/flights/run", headers=OWN)
-    assert (answer.status_code, answer.headers["Location"]) == (303, "../flights?said=run")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "../flights")
     run = newest_run(DAG)
     assert run.id != (before and before.id)
     assert run.triggering_user_name == "ann"
-    assert "A run was started." in browser.get("/tidegate/pipeline/flights?said=run").text
+    assert "A run was started." in browser.get("/tidegate/pipeline/flights").text
+    assert "A run was started." not in browser.get("/tidegate/pipeline/flights").text
     for action, paused in (("pause", True), ("unpause", False)):
         assert browser.post(f"/tidegate/pipeline/flights/{action}", headers=OWN).status_code == 303
         assert bool(DagModel.get_dagmodel(DAG).is_paused) is paused
+        other = "Unpause" if paused else "Pause"
+        assert f"<button>{other}</button>" in browser.get("/tidegate/pipeline/flights").text
+    fail(run, "stage", "verdict")
+    html = browser.get("/tidegate/pipeline/flights").text
+    assert f"Clear what failed of {run.run_id}" in html
     form = {"run": run.run_id}
     answer = browser.post("/tidegate/pipeline/flights/clear", headers=OWN, data=form)
-    assert answer.status_code == 303
+    assert answer.status_code == 303, answer.text
+    assert states(run) == {"plan": "success", "stage": None, "publish": None, "verdict": None}
+    answer = browser.post("/tidegate/pipeline/flights/clear", headers=OWN, data=form)
+    assert answer.status_code == 409
     answer = browser.post("/tidegate/pipeline/flights/clear", headers=OWN, data={"run": "no"})
     assert answer.status_code == 409
     assert "Airflow refuses" in answer.text
@@ -93,7 +125,7 @@ def test_a_backfill_is_looked_at_before_it_is_done(browser: TestClient) -> None:
     assert "Do it" not in refused
     assert re.search(r'role="alert"><pre>[^<]*x', refused)
     answer = browser.post("/tidegate/pipeline/flights/backfill", headers=OWN, data=window)
-    assert (answer.status_code, answer.headers["Location"]) == (303, "../../flights?said=backfill")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "../../flights")
     run = newest_run("tidegate_backfill")
     conf = {"start": "500", "end": "2000", "partitions": [0], "pipeline": "flights"}
     assert conf.items() <= run.conf.items()
@@ -130,7 +162,8 @@ def test_who_may_not_see_a_dag_finds_no_trace(browser: TestClient) -> None:
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Origin": "https://elsewhere"},
-        {"Sec-Fetch-Site": "same-origin", "Origin": "https://elsewhere"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "null"},
         {},
     ],
 )

@@ -54,7 +54,11 @@ def runs(lake: str) -> tuple[EndedRun, ...]:
         (BrokerUnreachable("away"), RunError("BrokerUnreachable", "away", "transient")),
         (
             AirflowFailException("StageFailed: a: b"),
-            RunError("StageFailed", "a: b", "terminal"),
+            RunError("StageFailed", "a: b", "transient"),
+        ),
+        (
+            AirflowFailException("jdbc://u:pw@h: refused"),
+            RunError("Internal", "see the log of the run", "terminal"),
         ),
         (
             ValueError("user:secret"),

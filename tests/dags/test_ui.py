@@ -349,6 +349,7 @@ def test_the_page_waits_for_nobody(
         html = ann.get("/tidegate/").text
         assert time.monotonic() - began < 2
         assert "no answer yet from lake and broker" in html
+    time.sleep(1.2)  # the second round
     release.set()
     assert statuses(ann)[0]["commits"] == 1
     assert survey.call_count == 1

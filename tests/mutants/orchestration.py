@@ -143,4 +143,32 @@ MUTANTS = (
         "        known = known or secrets.token_hex(8)\n    if",
         "tests/dags/test_deployment.py::test_of_two_that_make_it_at_once_both_use_what_is_stored",
     ),
+    Mutant(
+        "a form of another site does nothing",
+        "refuse_foreign",
+        "    if not is_own:",
+        "    if False:",
+        "tests/dags/test_page_actions.py::test_another_site_does_nothing",
+    ),
+    Mutant(
+        "the page of a pipeline is for those who may read its DAG",
+        "readable_look",
+        "    if name not in pipelines:",
+        "    if False:",
+        "tests/dags/test_page_actions.py::test_who_may_not_see_a_dag_finds_no_trace",
+    ),
+    Mutant(
+        "the page calls Airflow through the signatures of form DAGs",
+        "SignTriggers.__call__",
+        'scope["tidegate.airflow"] = self, dict(scope)',
+        'scope["tidegate.airflow"] = self._app, dict(scope)',
+        "tests/dags/test_page_actions.py::test_a_backfill_is_looked_at_before_it_is_done",
+    ),
+    Mutant(
+        "a pipeline that waits for a broker is not asked for again",
+        "_look_at_all",
+        "                continue  # it still waits: nothing piles up",
+        "                pass",
+        "tests/dags/test_ui.py::test_the_page_waits_for_nobody",
+    ),
 )

@@ -59,5 +59,5 @@ def _run(place: int, n: int, state: State, now: datetime) -> EndedRun:
         ended=at(30 + place % 7), error=_FAILED if is_red else None, lane="live",
         planned=at(4), published=at(27 + place % 5), rows=0 if is_red else 1000 + place * n % 977,
         bytes=90_000, lag=place % 11, complete_through=None if is_red else at(3),
-        report=("0" * 64, 1),
+        report=("0" * 64, 1), in_airflow=True,
     )  # fmt: skip

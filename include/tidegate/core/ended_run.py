@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidegate import errors
 from tidegate.core.json_codec import Document
 from tidegate.core.requests import Backfill, Replay
 from tidegate.errors import TidegateError
@@ -22,6 +23,15 @@ class RunError(Document):
     kind: str
 
     @classmethod
+    def told(cls, text: str) -> RunError:
+        """Return the error of a text `Name: message`, as Airflow has it of a terminal error."""
+        name, _, message = text.partition(": ")
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, TidegateError):
+            return cls(name, message[:_MOST_TEXT], kind.kind)
+        return cls("Internal", "see the log of the run", "terminal")
+
+    @classmethod
     def of(cls, error: Exception) -> RunError:
         """Return an error. The text of one that is not Tidegate's is omitted: it may be secret."""
         if isinstance(error, TidegateError):
@@ -36,7 +46,8 @@ class EndedRun(Document):
     Times are in ISO 8601. `lag` counts the offsets or files that waited after it, and Kafka may
     delete the first of them at `expires_at`. `left_out` counts what it excluded. `bad` rows do not
     fit their schema, or are in quarantine. All is in the lake, or sent, up to `complete_through`.
-    `report` is the run key and the generation of its report. What is not known is None.
+    `report` is the run key and the generation of its report. `in_airflow`: it is a run of its DAG
+    there. What is not known is None.
     """
 
     run: str
@@ -56,6 +67,7 @@ class EndedRun(Document):
     duplicates: int = 0
     complete_through: str | None = None
     report: tuple[str, int] | None = None
+    in_airflow: bool = False
 
     @property
     def steps(self) -> dict[str, int]:

@@ -23,9 +23,8 @@ def egress(
     on_progress: OnProgress = lambda _: None,
 ) -> Published:
     """Plan, send and publish; PartitionsLeftOut at the end if the plan excludes files or ranges."""
-    opened = open_run(run)
-    opened.on_progress = on_progress
-    with history.recorded(opened):
+    with history.recorded(run) as opened:
+        opened.on_progress = on_progress
         planned = plan(opened, replan=replan)
         on_planned(planned)
         send(opened)

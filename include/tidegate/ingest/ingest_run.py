@@ -31,9 +31,8 @@ def ingest(
 
     If `stage` fails, sealed chunks are published before its error is raised.
     """
-    opened = open_run(run)
-    opened.on_progress = on_progress
-    with history.recorded(opened):
+    with history.recorded(run) as opened:
+        opened.on_progress = on_progress
         return _ingest(opened, replan, on_planned, on_published)
 
 

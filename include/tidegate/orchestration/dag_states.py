@@ -64,7 +64,8 @@ def _database_url() -> str | None:
 def read_dag_states(connection: Connection, pipelines: Iterable[str]) -> dict[str, DagState]:
     """Return the states of the pipelines' DAGs, by pipeline: of those that Airflow has.
 
-    By three queries, whatever their number. Errors are those of SQLAlchemy.
+    Runs of a backfill over dates do not count. By three queries, whatever their number. Errors are
+    those of SQLAlchemy.
     """
     from sqlalchemy import Boolean, DateTime, column, func, select, table
 
@@ -80,12 +81,15 @@ def read_dag_states(connection: Connection, pipelines: Iterable[str]) -> dict[st
         column("dag_id"),
         column("run_id"),
         column("state"),
+        column("run_type"),
         column("end_date", DateTime(timezone=True)),
     )
     newest: dict[str, dict[str, Any]] = {}
     ends = select(run.c.dag_id, run.c.state, func.max(run.c.end_date))
     for dag_id, state, ended in connection.execute(
-        ends.where(run.c.dag_id.in_(ids)).group_by(run.c.dag_id, run.c.state)
+        ends.where(run.c.dag_id.in_(ids), run.c.run_type != "backfill").group_by(
+            run.c.dag_id, run.c.state
+        )
     ):
         newest.setdefault(dag_id, {})[state] = ended
     failed = {
@@ -94,7 +98,7 @@ def read_dag_states(connection: Connection, pipelines: Iterable[str]) -> dict[st
         if states.get("failed") and not _is_later(states.get("success"), states["failed"])
     }
     failures = select(run.c.dag_id, run.c.run_id, run.c.end_date).where(
-        run.c.dag_id.in_(failed), run.c.state == "failed"
+        run.c.dag_id.in_(failed), run.c.state == "failed", run.c.run_type != "backfill"
     )
     names = {
         dag_id: run_id

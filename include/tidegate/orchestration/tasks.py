@@ -103,9 +103,8 @@ def record_failure(run_of: RunOf, context: Context) -> None:
     error = context.get("exception")
     if context["params"].get("dry_run"):
         return
-    name, _, message = str(error).partition(": ")
-    if isinstance(error, AirflowFailException) and message:
-        found = RunError(name, message, "terminal")
+    if isinstance(error, AirflowFailException):
+        found = RunError.told(str(error))
     elif isinstance(error, Exception):
         found = RunError.of(error)
     else:

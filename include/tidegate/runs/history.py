@@ -21,7 +21,7 @@ from tidegate.lake import json_documents
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store_protocol import Store
 from tidegate.runs import report_store
-from tidegate.runs.run import EgressRun, OpenRun, Run
+from tidegate.runs.run import NO_MIRROR, AnyKind, OpenRun, open_run
 
 MOST_RUNS = 200
 """A day of a pipeline that runs every ten minutes, and more."""
@@ -57,19 +57,25 @@ class _Reported(Document):
 
 
 @contextmanager
-def recorded(opened: OpenRun[Any]) -> Iterator[None]:
-    """Record how the block, a whole run, ends. A run that is killed or interrupted is not."""
+def recorded(run: AnyKind) -> Iterator[OpenRun[AnyKind]]:
+    """Open a run, and record how the block, all of its steps, ends. Errors are those of `open_run`.
+
+    A run that is killed or interrupted is not recorded.
+    """
+    opened = None
     try:
-        yield
+        opened = open_run(run)
+        yield opened
     except Exception as error:
-        record_end(opened.run, opened.store, opened.known_plan(), RunError.of(error))
+        plan = opened.known_plan() if opened else None
+        record_end(run, opened.store if opened else None, plan, RunError.of(error))
         raise
-    record_end(opened.run, opened.store, opened.known_plan(), None)
+    record_end(run, opened.store, opened.known_plan(), None)
 
 
 def record_end(
-    run: Run | EgressRun,
-    store: Store,
+    run: Any,
+    store: Store | None,
     frozen: Frozen | None,
     error: RunError | None,
     *,
@@ -79,13 +85,15 @@ def record_end(
 
     Never raises: None if it cannot be told.
 
-    `frozen` is its plan. An error that was not found by the step that failed, but by the one that
-    checks the run (`checked` is False), replaces no other of the run.
+    `run` is of either kind, `store` that of its lake, if it is open, `frozen` its plan. An error
+    that was not found by the step that failed, but by the one that checks the run (`checked` is
+    False), replaces no other of the run.
     """
     if error and error.name == LakeUnavailable.__name__:
         return None  # it was asked for long enough
     ended = None
     try:
+        store = store or run.store()
         if error and store.size(layout.entry(1)) is None:
             return None  # a lake that is not mounted, or was never written: it stays so
         ended = _ended(run, store, frozen, error)
@@ -97,9 +105,7 @@ def record_end(
     return ended
 
 
-def _ended(
-    run: Run | EgressRun, store: Store, frozen: Frozen | None, error: RunError | None
-) -> EndedRun:
+def _ended(run: Any, store: Store, frozen: Frozen | None, error: RunError | None) -> EndedRun:
     ended = EndedRun(
         run=run.run_id,
         dag=run.dag_id,
@@ -107,6 +113,7 @@ def _ended(
         ended=datetime.now(UTC).isoformat(timespec="seconds"),
         error=error,
         lane=frozen.plan.lane if frozen else run.lane,
+        in_airflow=run.mirror is not NO_MIRROR,
     )
     if frozen is None:
         return ended
@@ -137,12 +144,7 @@ def _ended(
 def _append(store: Store, pipeline: str, ended: EndedRun, *, keeps_error: bool) -> None:
     for _ in range(_TRIES):
         names = store.names(layout.HISTORY)
-        known = _read(store, names)
-        if keeps_error and ended.error:
-            same = (each.error for each in known if _is_same(each, ended) and each.error)
-            ended = replace(ended, error=next(same, ended.error))
-        others = [each for each in known if not _is_same(each, ended)]
-        history = History(pipeline, (*others, ended)[-MOST_RUNS:])
+        history = History(pipeline, _with(_read(store, names), ended, keeps_error=keeps_error))
         last = int(names[-1].partition(".")[0]) if names else 0
         if store.create(layout.history(last + 1), canonical.encode(history.to_json())):
             if old := names[: -(_KEPT - 1)]:
@@ -151,26 +153,44 @@ def _append(store: Store, pipeline: str, ended: EndedRun, *, keeps_error: bool) 
     logger.warning("run %s: its end is not in the history: others were faster", ended.run)
 
 
-def _is_same(one: EndedRun, other: EndedRun) -> bool:
-    return (one.dag, one.run) == (other.dag, other.run)
+def _with(
+    known: tuple[EndedRun, ...], ended: EndedRun, *, keeps_error: bool
+) -> tuple[EndedRun, ...]:
+    """Return the runs with one more. One that is known keeps its place: it is not the newest.
+
+    The newest regular run, and the newest one that ended well, stay whatever follows them.
+    """
+    same = next((each for each in known if (each.dag, each.run) == (ended.dag, ended.run)), None)
+    if same and same.error and ended.error and keeps_error and same.began == ended.began:
+        ended = replace(ended, error=same.error)
+    runs = [ended if each is same else each for each in known] if same else [*known, ended]
+    regular = [each for each in runs if each.is_regular]
+    good = [each for each in regular if each.error is None]
+    kept = [*regular[-1:], *good[-1:], *runs[-MOST_RUNS:]]
+    return tuple(each for each in runs if each in kept)
 
 
 def read_history(store: Store) -> tuple[EndedRun, ...]:
-    """Return the runs that have ended, the newest last.
+    """Return the runs that have ended, the newest last. Empty for one of a newer Tidegate.
 
     LakeUnavailable for a store that does not answer.
     """
-    return _read(store, store.names(layout.HISTORY))
+    try:
+        return _read(store, store.names(layout.HISTORY))
+    except OtherFormat as other:
+        logger.warning("%s", other)
+        return ()
 
 
 def _read(store: Store, names: list[str]) -> tuple[EndedRun, ...]:
-    """Return the runs of the newest document. A damaged one is as good as none: it is a copy."""
-    if not names:
-        return ()
-    try:
-        path = layout.HISTORY + names[-1]
-        found = json_documents.read_document(store, path, History.from_json)
-    except (LakeDamaged, OtherFormat) as damage:
-        logger.warning("%s", damage)
-        return ()
-    return found.runs if found else ()
+    """Return the runs of the newest document that can be read: it is a copy of what happened."""
+    for name in reversed(names):
+        try:
+            path = layout.HISTORY + name
+            found = json_documents.read_document(store, path, History.from_json)
+        except LakeDamaged as damage:
+            logger.warning("%s", damage)
+            continue
+        if found:
+            return found.runs
+    return ()

@@ -21,8 +21,8 @@ class State(StrEnum):
     - `LOSING`: records have expired unread, or will before its next run.
     - `BLOCKED`: a part of it, or all, is neither read nor sent until somebody acts.
     - `UNKNOWN`: the broker, the lake or the source does not answer.
-    - `LATE`: no run has ended well for two intervals of its schedule, or its backlog grew in each
-      of the last three runs.
+    - `LATE`: no run has ended well for two intervals of its schedule, and none is under way; or its
+      backlog grew in each of the last three runs, and is more than a run takes.
     - `PAUSED`: its DAG is paused in Airflow.
     - `RUNNING`: a run of its DAG is under way.
     - `OK`: records or files wait for its next run.
@@ -155,42 +155,48 @@ def judge_runs(
 
     `due` is None without a schedule, `dag` where Airflow is not known.
     """
+    is_known = dag is not None and any(each.run == dag.failed for each in runs)
     runs = [each for each in runs if each.is_regular]
     found = [now]
     if runs and (error := runs[-1].error):
         fix = now.fix if now.state in (State.LOSING, State.BLOCKED) else ""
-        reason = f"run {runs[-1].run}: {error.name}: {error.message}"
+        reason = f"run {runs[-1].run} has failed: {error.name}"
         found.append(Judged(State.FAILING, reason, now.waiting, fix))
-    if dag and dag.failed and dag.ended and not (runs and _time(runs[-1].ended) >= dag.ended):
+    if (dag and dag.failed and dag.ended and not is_known) and not (
+        runs and _time(runs[-1].ended) >= dag.ended
+    ):
         reason = f"run {dag.failed} has failed in Airflow: see the log of its tasks"
         found.append(Judged(State.FAILING, reason, now.waiting))
     if dag and dag.paused:
         fix = f"`airflow dags unpause tidegate__{pipeline}`"
         found.append(Judged(State.PAUSED, "its DAG is paused", now.waiting, fix))
     else:
-        found += _by_schedule(pipeline, now, runs, due)
+        found += _by_schedule(pipeline, now, runs, due, running=dag is not None and dag.running)
     if dag and dag.running:
         found.append(Judged(State.RUNNING, "a run is under way", now.waiting))
     return min(found, key=lambda each: _ORDER.index(each.state))
 
 
 def _by_schedule(
-    pipeline: str, now: Judged, runs: Sequence[EndedRun], due: Due | None
+    pipeline: str, now: Judged, runs: Sequence[EndedRun], due: Due | None, *, running: bool
 ) -> list[Judged]:
     """Return what is wrong with a pipeline that nobody has paused: it loses records, or is late."""
     found, run_it = [], f"`tidegate run {pipeline}`"
     good = [each for each in runs if each.error is None]
     last = good[-1] if good else None
-    if due and last and last.lag and last.expires_at and _time(last.expires_at) < due.next:
-        reason = f"records expire at {last.expires_at}, before the next run at {_iso(due.next)}"
+    expires = last and last.lag and now.waiting != 0 and last.expires_at
+    if due and last and expires and _time(expires) < due.next:
+        reason = f"records expire at {expires}, before the next run at {_iso(due.next)}"
         found.append(Judged(State.LOSING, reason, now.waiting, run_it))
-    if due and last and _time(last.ended) < due.before_last:
-        ago = duration((datetime.now(UTC) - _time(last.ended)).total_seconds())
+    ended = max((_time(each.ended) for each in good), default=None)
+    if due and ended and ended < due.before_last and not running:
+        ago = duration((datetime.now(UTC) - ended).total_seconds())
         reason = f"no run has ended well for {ago}"
         fix = "look whether Airflow's scheduler runs, or " + run_it
         found.append(Judged(State.LATE, reason, now.waiting, fix))
     lags = [each.lag for each in good if each.lag is not None][-_GROWING - 1 :]
-    if len(lags) > _GROWING and lags == sorted(set(lags)):
+    takes = last.rows if last else 0
+    if len(lags) > _GROWING and lags == sorted(set(lags)) and lags[-1] > takes:
         reason = f"its backlog grew in each of the last {_GROWING} runs, to {lags[-1]:,}"
         fix = "raise `max_records`, or run it more often: docs, past data, large backlogs"
         found.append(Judged(State.LATE, reason, now.waiting, fix))

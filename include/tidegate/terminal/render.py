@@ -76,6 +76,8 @@ def print_list(listed: PipelineList) -> None:
     for each in lines:
         if EXIT_CODES[State(each.state)]:
             say(f"{each.pipeline}: {each.reason}", "yellow")
+            if each.state == State.FAILING and each.last_run and each.last_run.error:
+                say(f"  {each.last_run.error.message}", "yellow")
             for line in fix_lines(each.fix):
                 say(line)
 

@@ -239,6 +239,8 @@ def print_reason(state: PipelineStatus, shown: Collection[str | None]) -> None:
         return
     if state.reason not in shown:
         say(f"  {state.reason}", "yellow" if EXIT_CODES[State(state.state)] else None)
+    if state.state == State.FAILING and state.last_run and state.last_run.error:
+        say(f"  {state.last_run.error.message}", "yellow")
     if state.fix not in shown:
         for line in fix_lines(state.fix):
             say(line)

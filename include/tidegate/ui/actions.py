@@ -28,11 +28,11 @@ class NotDone(TidegateError):
 
 def refuse_foreign(request: Request) -> None:
     """Raise HTTPException 403 for a form that another site has sent with the user's cookie."""
-    site = request.headers.get("sec-fetch-site")
-    origin = request.headers.get("origin")
-    is_own = site in ("same-origin", "none") if site else origin is not None
-    if origin not in (None, "null") and urlsplit(origin).netloc != request.headers.get("host"):
-        is_own = False
+    if site := request.headers.get("sec-fetch-site"):  # a proxy may have changed the host
+        is_own = site == "same-origin"
+    else:  # of a browser only without TLS
+        origin = urlsplit(request.headers.get("origin", ""))
+        is_own = bool(origin.netloc) and origin.netloc == request.headers.get("host")
     if not is_own:
         raise HTTPException(403, "this was not sent by Tidegate's own page, and nothing was done")
 
@@ -51,13 +51,26 @@ async def pause(request: Request, dag_id: str, *, paused: bool) -> None:
 
 
 async def clear_failed(request: Request, dag_id: str, run_id: str) -> int:
-    """Clear the failed tasks of a run, and return how many. NotDone if Airflow refuses."""
-    body = {"dry_run": False, "dag_run_id": run_id, "only_failed": True, "reset_dag_runs": True}
-    answer = await _call(request, "POST", f"dags/{quote(dag_id)}/clearTaskInstances", body)
+    """Clear the failed tasks of a run and those after them, and return how many.
+
+    `publish` may have ended well beside a failed `stage`, and has to commit the rest. NotDone if
+    Airflow refuses, or no task has failed.
+    """
+    dag = f"dags/{quote(dag_id)}"
+    states = "state=failed&state=upstream_failed"
+    path = f"{dag}/dagRuns/{quote(run_id, safe='')}/taskInstances?{states}"
+    failed = await _call(request, "GET", path, None)
+    if not (tasks := [each["task_id"] for each in failed["task_instances"]]):
+        raise NotDone(f"run {run_id} has no failed task")
+    body = {
+        "dry_run": False, "dag_run_id": run_id, "task_ids": tasks, "include_downstream": True,
+        "only_failed": False, "reset_dag_runs": True,
+    }  # fmt: skip
+    answer = await _call(request, "POST", f"{dag}/clearTaskInstances", body)
     return int(answer["total_entries"])
 
 
-async def _call(request: Request, method: str, path: str, body: Mapping[str, Any]) -> Any:
+async def _call(request: Request, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
     """Return the answer of Airflow's API to the user of this request."""
     application, scope = request.scope[AIRFLOW]
 

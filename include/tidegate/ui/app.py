@@ -37,7 +37,7 @@ from tidegate.runs.pipeline_state import State
 from tidegate.runs.requested_windows import absolute_edge
 from tidegate.runs.topics import choose_topic
 from tidegate.ui import actions, figures, triggers
-from tidegate.ui.watch import Look, PipelineWatch
+from tidegate.ui.watch import Look, PipelineWatch, dag_states
 
 FORMAT = 1
 BACKFILL = "tidegate_backfill"
@@ -76,7 +76,6 @@ _templates.filters.update(
     size=figures.size,
     took=figures.took,
     ways=figures.ways,
-    in_airflow=figures.in_airflow,
     worst_first=figures.worst_first,
     spans=figures.spans,
 )
@@ -184,9 +183,12 @@ def overview(
 
 
 @app.get("/status.json")
-def status_documents(pipelines: Readable) -> Response:
+def status_documents(pipelines: Readable, user: User) -> Response:
     """Return the documents of `tidegate status --json`. `error` where a pipeline has none."""
-    documents = [look.document for look in watch.looks(pipelines, TIMEOUT)]
+    documents = [
+        look.document(shows_errors=triggers.may_read_logs(f"tidegate__{look.name}", user))
+        for look in watch.looks(pipelines, TIMEOUT)
+    ]
     text = json.dumps({"format": FORMAT, "pipelines": documents}, default=str)
     return Response(text, 200, _HEADERS, "application/json")
 
@@ -196,7 +198,7 @@ def metrics(pipelines: Readable) -> Response:
     """Return the numbers of the pipelines that the user may read, in OpenMetrics."""
     found = [
         each
-        for look in watch.looks(pipelines, PATIENCE)
+        for look in watch.looks(pipelines, TIMEOUT)
         for each in measures(look.name, look.judged.state, look.status, look.runs)
     ]
     return Response(open_metrics(found), 200, _HEADERS, CONTENT_TYPE)
@@ -213,23 +215,28 @@ Looked = Annotated[Look, Depends(readable_look)]
 
 
 @app.get("/pipeline/{name}")
-def pipeline(request: Request, look: Looked, user: User, said: str = "") -> Response:
+def pipeline(request: Request, look: Looked, user: User) -> Response:
     """Return the page of one pipeline: its state, what to do, its runs and its numbers."""
-    runs = look.runs
-    last = runs[-1] if runs else None
-    is_red = last is not None and last.error is not None and figures.in_airflow(last)
-    return _page(
+    dag_id, dag = f"tidegate__{look.name}", dag_states([look.name]).get(look.name)
+    runs = look.runs[: -MOST_RUNS - 1 : -1]
+    in_airflow = {run.dag.partition("/")[0] for run in runs if run.in_airflow}
+    page = _page(
         "pipeline.html",
         request,
         look=look,
-        runs=runs[: -MOST_RUNS - 1 : -1],
-        charts=figures.charts(runs[-100:]),
-        may_act=triggers.may_trigger(f"tidegate__{look.name}", user),
-        red=last.run if last and is_red and last.dag == f"tidegate__{look.name}" else "",
-        said=_SAID.get(said, ""),
+        dag=dag,
+        runs=runs,
+        charts=figures.charts(look.runs[-100:]),
+        may_act=triggers.may_trigger(dag_id, user),
+        shows_errors=triggers.may_read_logs(dag_id, user),
+        linked=triggers.readable_dags(in_airflow, user),
+        said=_SAID.get(request.cookies.get(_DONE, ""), ""),
     )
+    page.delete_cookie(_DONE)
+    return page
 
 
+_DONE = "tidegate_done"  # a cookie: what was just done
 _SAID = {
     "run": "A run was started.",
     "pause": "The DAG is paused.",
@@ -289,8 +296,9 @@ async def _do(request: Request, name: str, action: str, doing: Any, depth: int) 
     finally:
         doing.close()
     watch.refresh()
-    query = urlencode({"said": action})
-    return RedirectResponse(f"{'../' * depth}{name}?{query}", 303, _HEADERS)
+    back = RedirectResponse(f"{'../' * depth}{name}", 303, _HEADERS)
+    back.set_cookie(_DONE, action, max_age=30, httponly=True, samesite="strict")
+    return back
 
 
 @app.get("/pipeline/{name}/backfill")

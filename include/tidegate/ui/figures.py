@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tidegate.core.ended_run import EndedRun
 from tidegate.core.wording import counted, duration
+from tidegate.runs.history import MOST_RUNS
 from tidegate.runs.pipeline_state import State
 from tidegate.ui.watch import Look
 
@@ -26,11 +27,10 @@ COLUMNS = (
     ("", "seen", False),
 )
 """The key by which a column sorts, its name, and whether it is text."""
-_DAY = 24  # hours
+_DAY, HOUR = 24, timedelta(hours=1)
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _ORDER = [*State]
 _CODE = re.compile(r"`([^`]+)`")
-_OUTSIDE = re.compile(r"[^/]+/[^/]+")  # the DAG of a TidegateRunOperator, and its task
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Row:
     took: float
     next_run: datetime | None
     rows: int
+    has_all_rows: bool
     hours: Sequence[int]
     bad: int
     at: datetime
@@ -64,7 +65,7 @@ def row_of(look: Look, now: datetime) -> Row:
     last = look.runs[-1] if look.runs else None
     by_hour = [0] * _DAY
     for run in look.runs:
-        age = int((now - moment(run.ended)) / timedelta(hours=1))
+        age = int((now - moment(run.ended)) / HOUR)
         if 0 <= age < _DAY:
             by_hour[_DAY - 1 - age] += run.rows
     return Row(
@@ -80,6 +81,7 @@ def row_of(look: Look, now: datetime) -> Row:
         took=took(last) if last else 0.0,
         next_run=look.dag.next_run if look.dag else None,
         rows=sum(by_hour),
+        has_all_rows=len(look.runs) < MOST_RUNS or now - moment(look.runs[0].ended) > _DAY * HOUR,
         hours=heights(by_hour),
         bad=bad_rows(look),
         at=look.at,
@@ -214,11 +216,6 @@ def ways(fix: str) -> list[Way]:
         code = next((text for text, is_code in parts if is_code), "")
         found.append(Way(parts, code if code.startswith(("tidegate ", "airflow ")) else ""))
     return found
-
-
-def in_airflow(run: EndedRun) -> bool:
-    """Return whether a run is one of Airflow, with a page there: not of a terminal."""
-    return not run.run.startswith("manual__") or "+00:00" in run.run
 
 
 def worst_first(partitions: Mapping[int, Any]) -> list[tuple[int, Any]]:

@@ -105,12 +105,21 @@ def readable_dags(dag_ids: Iterable[str], user: BaseUser) -> set[str]:
 
 def may_trigger(dag_id: str, user: BaseUser) -> bool:
     """Return whether a user may start runs of a DAG."""
+    return _may("POST", DagAccessEntity.RUN, dag_id, user)
+
+
+def may_read_logs(dag_id: str, user: BaseUser) -> bool:
+    """Return whether a user may read the logs of a DAG's tasks: errors may quote what they read."""
+    return _may("GET", DagAccessEntity.TASK_LOGS, dag_id, user)
+
+
+def _may(method: Any, entity: DagAccessEntity, dag_id: str, user: BaseUser) -> bool:
     team = _teams([dag_id]).get(dag_id)
     more: Any = {"team_name": team} if team else {}
     details = DagDetails(id=dag_id, **more)
     return bool(
         get_auth_manager().is_authorized_dag(
-            method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user
+            method=method, access_entity=entity, details=details, user=user
         )
     )
 

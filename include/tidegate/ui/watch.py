@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from queue import SimpleQueue
 from typing import Any
+from urllib.parse import urlsplit
 
 from tidegate import flows, statuses
 from tidegate.core.coverage import coverage_bar
 from tidegate.core.ended_run import EndedRun
-from tidegate.core.json_codec import Document
 from tidegate.core.requests import Live
 from tidegate.egress.status import read_egress_status
 from tidegate.errors import TidegateError, Transient
@@ -71,12 +72,18 @@ class Look:
     error: Mapping[str, Any] | None = None
     settings: Mapping[str, InEffect] = field(default_factory=dict)
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """The status as `tidegate status --json` has it, or the error in its place."""
+    def document(self, *, shows_errors: bool) -> dict[str, Any]:
+        """Return the status as `tidegate status --json` has it, or the error in its place.
+
+        The message of the last run's error may quote a log: it is for those who may read that.
+        """
         form: dict[str, Any] = {"pipeline": self.name, "error": self.error}
-        if isinstance(self.status, Document):
-            form = self.status.to_json()
+        if self.status is not None:
+            status, last = self.status, self.status.last_run
+            if last and last.error and not shows_errors:
+                told = replace(last.error, message="")
+                status = replace(status, last_run=replace(last, error=told))
+            form = status.to_json()
         return {**form, "seen_at": self.at.isoformat(timespec="seconds")}
 
     @property
@@ -92,31 +99,37 @@ class PipelineWatch:
     """The looks at all pipelines, kept up to date by one thread while they are asked for."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._news = threading.Condition(self._lock)
+        self._news = threading.Condition()
         self._looks: dict[str, Look] = {}
-        self._asked = -IDLE
+        self._busy: set[str] = set()
+        self._asked = self._started = -IDLE
         self._thread: threading.Thread | None = None
-        self._pools: dict[tuple[str, str], ThreadPoolExecutor] = {}
-        self._pending: dict[str, Future[None]] = {}
+        self._places: dict[tuple[str, str], _Place] = {}
         self._down: dict[str, tuple[float, str]] = {}  # by connection: until when, and its error
         self._wake = threading.Event()
 
     def looks(self, names: Iterable[str], patience: float) -> list[Look]:
-        """Return the last look at each pipeline. `patience` in seconds is for the first one.
+        """Return the last look at each pipeline.
 
-        One that nobody has answered for yet is `unknown`.
+        `patience` is how many seconds after the start of the thread a request waits for the first
+        ones. One that nobody has answered for since minutes is `unknown`.
         """
         names = list(names)
         with self._news:
             self._asked = time.monotonic()
             if self._thread is None or not self._thread.is_alive():
+                self._started = self._asked
                 self._thread = threading.Thread(
                     target=self._run, name="tidegate-watch", daemon=True
                 )
                 self._thread.start()
-            self._news.wait_for(lambda: all(name in self._looks for name in names), patience)
-            return [self._looks.get(name) or _not_yet(name) for name in names]
+            left = self._started + patience - self._asked
+            self._news.wait_for(lambda: all(map(self._is_known, names)), max(0.0, left))
+            return [self._looks[name] if self._is_known(name) else _not_yet(name) for name in names]
+
+    def _is_known(self, name: str) -> bool:
+        oldest = datetime.now(UTC) - timedelta(seconds=IDLE)
+        return name in self._looks and self._looks[name].at > oldest
 
     def refresh(self) -> None:
         """Look again now: something was done."""
@@ -139,30 +152,35 @@ class PipelineWatch:
             self._wake.wait(max(PERIOD, 3 * took))
 
     def _look_at_all(self) -> None:
+        """Look at each pipeline that nobody looks at yet, and wait for these a while."""
         names = pipeline_files.pipeline_names()
-        dags = _dag_states(names)
-        with self._lock:
-            self._looks = {name: look for name, look in self._looks.items() if name in set(names)}
+        dags = dag_states(names)
+        with self._news:
+            known = set(names)
+            self._looks = {name: look for name, look in self._looks.items() if name in known}
+        begun = set[str]()
         for name in names:
-            if (pending := self._pending.get(name)) and not pending.done():
+            if name in self._busy:
                 continue  # it still waits: nothing piles up
             try:
                 spec = pipeline_files.load_named(name)
             except Exception as error:
                 self._keep(_failed(name, error))
                 continue
-            self._pending[name] = self._pool(spec).submit(self._look_at, spec, dags.get(name))
-        wait(self._pending.values(), timeout=PERIOD)
+            begun.add(name)
+            self._busy.add(name)
+            self._place(spec).do(partial(self._look_at, spec, dags.get(name)))
+        with self._news:
+            self._news.wait_for(lambda: not begun & self._busy, timeout=PERIOD)
 
-    def _pool(self, spec: Spec) -> ThreadPoolExecutor:
-        """Return the threads of a pipeline's connection and lake: one that hangs delays no other.
-
-        The status of an egress asks no broker.
+    def _place(self, spec: Spec) -> _Place:
+        """Return the threads of a connection and a bucket, or file system: one that hangs delays
+        no other. The status of an egress asks no broker.
         """
-        place = ("" if isinstance(spec, Egress) else spec.kafka, spec.lake)
-        if place not in self._pools:
-            self._pools[place] = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tidegate-look")
-        return self._pools[place]
+        url = urlsplit(spec.lake)
+        root = f"{url.scheme}://{url.netloc}" if url.netloc else "/".join(url.path.split("/")[:2])
+        place = ("" if isinstance(spec, Egress) else spec.kafka, root)
+        return self._places.setdefault(place, _Place())
 
     def _look_at(self, spec: Spec, dag: DagState | None) -> None:
         try:
@@ -197,7 +215,26 @@ class PipelineWatch:
     def _keep(self, look: Look) -> None:
         with self._news:
             self._looks[look.name] = look
+            self._busy.discard(look.name)
             self._news.notify_all()
+
+
+class _Place:
+    """Threads that end with the process, as those of an executor do not while one hangs."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._threads = 0
+
+    def do(self, task: Callable[[], None]) -> None:
+        self._work.put(task)
+        if self._threads < _AT_ONCE:
+            self._threads += 1
+            threading.Thread(target=self._serve, name="tidegate-look", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            self._work.get()()
 
 
 def _settings(spec: Spec) -> Mapping[str, InEffect]:
@@ -208,7 +245,8 @@ def _settings(spec: Spec) -> Mapping[str, InEffect]:
         return {}
 
 
-def _dag_states(names: Iterable[str]) -> Mapping[str, DagState]:
+def dag_states(names: Iterable[str]) -> Mapping[str, DagState]:
+    """Return what Airflow's database knows of the pipelines' DAGs. Empty if it does not answer."""
     from airflow.utils.session import create_session
 
     try:

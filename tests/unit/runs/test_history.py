@@ -14,7 +14,7 @@ from support.toy_engine import ToyEngine
 from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.ended_run import EndedRun, RunError
-from tidegate.errors import BrokerUnreachable, PartitionsLeftOut
+from tidegate.errors import BrokerUnreachable, JavaMissing, PartitionsLeftOut
 from tidegate.ingest.ingest_run import ingest
 from tidegate.lake.store_protocol import Store
 from tidegate.runs import history
@@ -132,6 +132,49 @@ def test_a_damaged_history_is_none(world: World, caplog: pytest.LogCaptureFixtur
     assert [each.run for each in read_history(store)] == ["r"]
 
 
+def test_an_old_run_that_is_checked_again_is_not_the_newest(world: World) -> None:
+    """Its task was cleared: what waited after it waited then."""
+    for run_id in ("old", "new"):
+        history.record_end(world.run(run_id), None, None, None)
+    history.record_end(world.run("old"), None, None, None)
+    assert [each.run for each in read_history(world.run("x").store())] == ["old", "new"]
+
+
+def test_backfills_push_no_regular_run_out(world: World) -> None:
+    regular, good = ended("red", error=RED.error), ended("good")
+    runs: tuple[EndedRun, ...] = (good, regular)
+    for n in range(history.MOST_RUNS + 5):
+        runs = history._with(runs, ended(f"b{n}", lane="backfill"), keeps_error=False)
+    assert runs[:2] == (good, regular)
+    assert len(runs) == history.MOST_RUNS + 2
+    assert judge_runs("p", OK, runs).state is State.FAILING
+
+
+def test_a_newer_history_is_left_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A damaged one is passed over."""
+    store = world.run("r").store()
+    history.record_end(world.run("r"), store, None, None)
+    store.create(layout.history(2), b"{")
+    history.record_end(world.run("s"), store, None, None)
+    assert [each.run for each in read_history(store)] == ["r", "s"]
+    store.create(layout.history(9), b'{"format": 99}')
+    history.record_end(world.run("t"), store, None, None)
+    assert "not in the history" in caplog.text
+    assert store.names(layout.HISTORY)[-1] == f"{9:020d}.json"
+
+
+def test_an_error_of_opening_is_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    take(world, "good")
+
+    def no_java(*_: object) -> None:
+        raise JavaMissing("no java")
+
+    monkeypatch.setattr("tidegate.runs.history.open_run", no_java)
+    with pytest.raises(JavaMissing):
+        ingest(world.run("bad"))
+    assert read_history(world.run("x").store())[-1].error == RunError.of(JavaMissing("no java"))
+
+
 def test_an_unforeseen_error_is_told_without_its_words() -> None:
     found = RunError.of(RuntimeError("postgres://user:secret@host"))
     assert "secret" not in json.dumps(found.to_json())
@@ -162,9 +205,19 @@ GROWING = [ended(str(n), lag=n) for n in (1, 2, 3, 4)]
         (OK, GROWING, None, None, State.LATE),
         (OK, GROWING[1:], None, None, State.OK),
         (OK, [*GROWING, ended("5", lag=4)], None, None, State.OK),
+        (OK, [*GROWING, ended("5", lag=5, rows=9)], None, None, State.OK),  # a run takes it
+        (judge_backlog(0, "offset"), [ended(lag=9, expires_at=SOON)], HOURLY, None, State.IDLE),
+        (OK, [OLD, ended("old", error=RED.error)], HOURLY, None, State.FAILING),
         (OK, [OLD], HOURLY, DagState(True, False), State.PAUSED),
         (OK, [ended()], HOURLY, DagState(False, True), State.RUNNING),
-        (OK, [OLD], HOURLY, DagState(False, True), State.LATE),
+        (OK, [OLD], HOURLY, DagState(False, True), State.RUNNING),  # for more than two intervals
+        (
+            OK,
+            [ended(), ended("x", lane="backfill")],
+            None,
+            DagState(False, False, "x", NOW),
+            State.OK,
+        ),
         (OK, [ended()], HOURLY, DagState(False, False, "killed", NOW), State.FAILING),
         (OK, [ended()], HOURLY, DagState(False, False, "old", NOW - timedelta(1)), State.OK),
     ],
@@ -178,7 +231,7 @@ def test_the_worst_that_holds_is_the_state(
 def test_the_reason_has_a_way_out(world: World) -> None:
     """Of a red run that excluded partitions, it is that of the partitions."""
     failing = judge_runs("p", LOST, [RED])
-    assert failing.reason == "run r: StageFailed: Spark"
+    assert failing.reason == "run r has failed: StageFailed"
     assert failing.fix == "set offsets"
     late = judge_runs("p", OK, [OLD], HOURLY)
     assert "tidegate run p" in late.fix
