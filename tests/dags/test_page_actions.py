@@ -2,13 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 from airflow.utils import timezone
 
-from support.api_server import FORMS, TestClient, permit, server, sync_dags, token
+from support.api_server import FORMS, TestClient, add_pipelines, permit, server, sync_dags, token
 from support.kafka_answers import answer
 from support.status_page import CLUSTER, TOPIC, TOPIC_ID
 from tidegate.broker.kafka_cluster import KafkaCluster
@@ -23,7 +24,9 @@ OWN = {"Sec-Fetch-Site": "same-origin", "Accept": "text/html"}
 
 
 @pytest.fixture
-def browser(flights: str, airflow_database: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+def browser(
+    flights: str, pipelines: Path, airflow_database: None, monkeypatch: pytest.MonkeyPatch
+) -> Any:
     """Airflow's API server, with the page. Of its users ann may do all with the pipeline `flights`,
     bob may only start backfills.
     """
@@ -33,6 +36,7 @@ def browser(flights: str, airflow_database: None, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(form))
     monkeypatch.setattr(ui_app, "watch", PipelineWatch())
     monkeypatch.setattr(ui_app, "PATIENCE", 15.0)
+    add_pipelines(pipelines)
     sync_dags()
     permit(monkeypatch, {"ann": {*FORMS, DAG}, "bob": set(FORMS)})
     answer(monkeypatch, expiries=lambda *_: {}, mean_size=lambda *_: None)

@@ -1,6 +1,5 @@
 """The rights of the form DAGs: signed by Airflow's API server, checked by the tasks."""
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,24 +8,17 @@ from unittest import mock
 
 import pytest
 
-from support.api_server import FORMS, TestClient, permit, server, sync_dags, token
+from support.api_server import FORMS, TestClient, add_pipelines, permit, server, sync_dags, token
 from tidegate.errors import ConfigurationError, TriggerNotPermitted
 from tidegate.orchestration import form_dags, rights
 
 
 @pytest.fixture
-def two(pipelines: Path) -> None:
-    """Pipelines a and b."""
-    for name in "ab":
-        form = {"name": name, "kind": "ingest", "topics": ["t"], "lake": "/nowhere"}
-        (pipelines / f"{name}.yaml").write_text(json.dumps(form))
-
-
-@pytest.fixture
-def api(two: None, airflow_database: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+def api(pipelines: Path, airflow_database: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Airflow's real API server with the plugin and the form DAGs; everyone may trigger those, and
     ann may trigger pipeline a's own DAG, and no other.
     """
+    add_pipelines(pipelines)
     sync_dags()
     permit(monkeypatch, {"ann": {*FORMS, "tidegate__a"}, "bob": set(FORMS)})
     return TestClient(server())
@@ -198,7 +190,7 @@ def test_keys_are_rotated_and_never_empty(monkeypatch: pytest.MonkeyPatch) -> No
     [(form_dags._backfill, "a"), (form_dags._replay, "a"), (form_dags._replay, "b")],
     ids=["backfill", "replay of an ingest", "replay of an egress"],
 )
-def test_every_step_of_a_form_asks(two: None, run_of: Any, pipeline: str) -> None:
+def test_every_step_of_a_form_asks(pipelines: Path, run_of: Any, pipeline: str) -> None:
     """Before it reads the pipeline's file: in each task, so that a cleared one asks again."""
     params = {"pipeline": pipeline, "topic": None}
     context = {**run(conf=params), "params": params}

@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a checkpoint does not forget that copies may be late",
         "make_checkpoint",
-        "*placing.uncleared_replacements(store, fold)",
+        "        *placing.uncleared_replacements(store, fold),\n",
         "",
         "tests/unit/lake/test_replaced_files.py::test_a_copy_that_lands_after_its_client_died",
     ),
