@@ -97,6 +97,8 @@ def record_end(
         if error and store.size(layout.entry(1)) is None:
             return None  # a lake that is not mounted, or was never written: it stays so
         ended = _ended(run, store, frozen, error)
+        if error and frozen is None and not ended.is_regular:
+            return None  # a window that was refused: nothing was begun
         _append(store, run.spec.name, ended, keeps_error=not checked)
     except TidegateError as problem:
         logger.warning("run %s: its end is not in the history: %s", run.run_id, problem)
@@ -144,13 +146,25 @@ def _ended(run: Any, store: Store, frozen: Frozen | None, error: RunError | None
 def _append(store: Store, pipeline: str, ended: EndedRun, *, keeps_error: bool) -> None:
     for _ in range(_TRIES):
         names = store.names(layout.HISTORY)
-        history = History(pipeline, _with(_read(store, names), ended, keeps_error=keeps_error))
+        known = _read(store, names)
+        if any(_is_again(each, ended) for each in known):
+            return
+        history = History(pipeline, _with(known, ended, keeps_error=keeps_error))
         last = int(names[-1].partition(".")[0]) if names else 0
         if store.create(layout.history(last + 1), canonical.encode(history.to_json())):
             if old := names[: -(_KEPT - 1)]:
                 store.delete(*(layout.HISTORY + name for name in old))
             return
     logger.warning("run %s: its end is not in the history: others were faster", ended.run)
+
+
+def _is_again(known: EndedRun, ended: EndedRun) -> bool:
+    """Return whether a run that has ended well has only found again that it is done."""
+    return (
+        (known.dag, known.run) == (ended.dag, ended.run)
+        and known.error is ended.error is None
+        and known.report == ended.report
+    )
 
 
 def _with(

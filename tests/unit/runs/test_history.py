@@ -14,7 +14,8 @@ from support.toy_engine import ToyEngine
 from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.ended_run import EndedRun, RunError
-from tidegate.errors import BrokerUnreachable, JavaMissing, PartitionsLeftOut
+from tidegate.core.requests import Backfill
+from tidegate.errors import BrokerUnreachable, JavaMissing, PartitionsLeftOut, WindowRefused
 from tidegate.ingest.ingest_run import ingest
 from tidegate.lake.store_protocol import Store
 from tidegate.runs import history
@@ -138,6 +139,18 @@ def test_an_old_run_that_is_checked_again_is_not_the_newest(world: World) -> Non
         history.record_end(world.run(run_id), None, None, None)
     history.record_end(world.run("old"), None, None, None)
     assert [each.run for each in read_history(world.run("x").store())] == ["old", "new"]
+
+
+def test_what_is_done_again_changes_nothing(world: World) -> None:
+    """A repeated run, and a window that is refused, leave the lake as it was."""
+    take(world, "r")
+    store = world.run("x").store()
+    before = store.names(layout.HISTORY)
+    take(world, "r")
+    asked = Backfill(topic="t", start="900", end="100")
+    with pytest.raises(WindowRefused):
+        ingest(world.run("b", asked=asked))
+    assert store.names(layout.HISTORY) == before
 
 
 def test_backfills_push_no_regular_run_out(world: World) -> None:
