@@ -155,16 +155,15 @@ def judge_runs(
 
     `due` is None without a schedule, `dag` where Airflow is not known.
     """
-    is_known = dag is not None and any(each.run == dag.failed for each in runs)
+    told = {each.run for each in runs if each.error or not each.is_regular}
     runs = [each for each in runs if each.is_regular]
     found = [now]
     if runs and (error := runs[-1].error):
         fix = now.fix if now.state in (State.LOSING, State.BLOCKED) else ""
         reason = f"run {runs[-1].run} has failed: {error.name}"
         found.append(Judged(State.FAILING, reason, now.waiting, fix))
-    if (dag and dag.failed and dag.ended and not is_known) and not (
-        runs and _time(runs[-1].ended) >= dag.ended
-    ):
+    is_over = dag and dag.ended and runs and _time(runs[-1].ended) >= dag.ended
+    if dag and dag.failed and dag.failed not in told and not is_over:
         reason = f"run {dag.failed} has failed in Airflow: see the log of its tasks"
         found.append(Judged(State.FAILING, reason, now.waiting))
     if dag and dag.paused:

@@ -232,6 +232,7 @@ GROWING = [ended(str(n), lag=n) for n in (1, 2, 3, 4)]
             State.OK,
         ),
         (OK, [ended()], HOURLY, DagState(False, False, "killed", NOW), State.FAILING),
+        (OK, [ended("k")], HOURLY, DagState(False, False, "k", NOW), State.FAILING),  # cleared
         (OK, [ended()], HOURLY, DagState(False, False, "old", NOW - timedelta(1)), State.OK),
     ],
 )
