@@ -197,7 +197,7 @@ def _by_schedule(
     takes = last.rows if last else 0
     if len(lags) > _GROWING and lags == sorted(set(lags)) and lags[-1] > takes:
         reason = f"its backlog grew in each of the last {_GROWING} runs, to {lags[-1]:,}"
-        fix = "raise `max_records`, or run it more often: docs, past data, large backlogs"
+        fix = "raise `max_records`, or run it more often; `tidegate docs past-data`"
         found.append(Judged(State.LATE, reason, now.waiting, fix))
     return found
 
