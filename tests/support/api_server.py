@@ -1,10 +1,12 @@
 """Airflow's real API server with Tidegate's plugin, in this process, and its users."""
 
 import json
+import os
 import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 with warnings.catch_warnings():
     # Airflow imports Starlette's test client, which would rather have a fork of httpx.
@@ -12,6 +14,7 @@ with warnings.catch_warnings():
     from airflow.api_fastapi.app import create_app
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from airflow.api_fastapi.common.dagbag import create_dag_bag
     from fastapi.testclient import TestClient as TestClient
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -48,7 +51,10 @@ def sync_dags() -> None:
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
     DagBundlesManager().sync_bundles_to_db()
-    sync_bag_to_db(DagBag(dag_folder=str(DAGS)), "dags-folder", None)
+    # Else Airflow keeps what another test has put there less than half a minute ago.
+    with mock.patch.dict(os.environ, {"AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0"}):
+        sync_bag_to_db(DagBag(dag_folder=str(DAGS)), "dags-folder", None)
+    server().state.dag_bag = create_dag_bag()
 
 
 def permit(monkeypatch: Any, allowed: dict[str, set[str]]) -> None:
