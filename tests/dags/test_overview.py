@@ -102,6 +102,12 @@ def test_metrics_are_those_of_the_pipelines_that_may_be_read(
     answer = ann.get("/tidegate/metrics")
     assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
     assert 'tidegate_state{pipeline="p0002",state="failing"} 1.0' in answer.text
+    scraper = login(None)
+    token = ann.cookies["_token"]
+    scraper.cookies.clear()
+    bearer = {"Authorization": f"Bearer {token}"}
+    scraped = scraper.get("/tidegate/metrics", headers=bearer).text
+    assert 'tidegate_state{pipeline="p0002",state="failing"} 1.0' in scraped
     assert "p0002" not in login(None).get("/tidegate/metrics").text
 
 

@@ -23,7 +23,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from tidegate import flows
-from tidegate.core.partition import LeftOut
 from tidegate.core.requests import Backfill
 from tidegate.core.wording import counted, duration
 from tidegate.errors import ConfigurationError, TidegateError
@@ -44,6 +43,7 @@ BACKFILL = "tidegate_backfill"
 PATIENCE = 1.0  # seconds that a page waits for the first look at a pipeline
 TIMEOUT = 15.0  # seconds that the JSON document does. A client gives up a dead broker after 8
 MOST_RUNS = 30  # in the table
+_DONE = "tidegate_done"  # a cookie: what was just done
 _HERE = Path(__file__).parent
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -68,7 +68,6 @@ _templates = Environment(
 _templates.filters.update(
     number=lambda n: "—" if n is None else f"{n:,}" if n != "" else "",
     counted=counted,
-    excluded=lambda form: str(LeftOut.from_json(form)),
     duration=duration,
     human=figures.human,
     moment=figures.moment,
@@ -110,7 +109,7 @@ async def explain_refusal(request: Request, refusal: AnyHTTPException) -> Respon
     if "text/html" not in request.headers.get("accept", ""):
         text = json.dumps({"detail": refusal.detail})
         return Response(text, refusal.status_code, _HEADERS, "application/json")
-    login = refusal.status_code == 401 or "_token" not in request.cookies
+    login = refusal.status_code == 401
     text = "Your session in Airflow has ended." if login else str(refusal.detail)
     return _page("message.html", request, refusal.status_code, text=text, login=login)
 
@@ -236,7 +235,6 @@ def pipeline(request: Request, look: Looked, user: User) -> Response:
     return page
 
 
-_DONE = "tidegate_done"  # a cookie: what was just done
 _SAID = {
     "run": "A run was started.",
     "pause": "The DAG is paused.",
