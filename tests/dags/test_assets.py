@@ -15,7 +15,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.ingest.publish import Published
 from tidegate.ingest.report import CommitReport, IngestReport
-from tidegate.orchestration import factory, tasks
+from tidegate.orchestration import assets, factory, tasks
 from tidegate.pipelines.spec import parse_spec
 
 LEAST = {"name": "p", "kind": "ingest", "lake": "/lake"}
@@ -60,7 +60,7 @@ def test_events(by: str) -> None:
     """Of a pattern only for the topics in the plan: there may be hundreds."""
     spec: Any = parse_spec({**LEAST, "topics": ["a.b", "a.c"]} if by == "topics" else
                       {**LEAST, "pattern": r"a\..*"})  # fmt: skip
-    events, task = OutletEventAccessors(), mock.Mock(outlets=tasks.outlets(spec))
+    events, task = OutletEventAccessors(), mock.Mock(outlets=assets.outlets(spec))
     context: Any = {"ti": mock.Mock(), "outlet_events": events, "task": task}
     with (
         mock.patch("tidegate.ingest.publish.publish", autospec=True, return_value=published()),
@@ -71,8 +71,8 @@ def test_events(by: str) -> None:
         "ranges": {"0": [0, 5]}, "rows": 5, "commit": 2, "complete_through": "2024-05-01T00:00",
     }  # fmt: skip
     if by == "topics":
-        assert events[tasks.asset("p", "a.b")].extra == extra
-        assert events[tasks.asset("p", "a.c")].extra["rows"] == 0
+        assert events[assets.asset("p", "a.b")].extra == extra
+        assert events[assets.asset("p", "a.c")].extra["rows"] == 0
     else:
         (event,) = events[AssetAlias("tidegate://p")].asset_alias_events
         assert (event.dest_asset_key.uri, event.extra) == ("tidegate://p/a.b", extra)

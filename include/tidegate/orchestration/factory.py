@@ -23,7 +23,7 @@ from airflow.sdk import (
 
 from tidegate import connections, flows
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import links, tasks
+from tidegate.orchestration import assets, links, tasks
 from tidegate.orchestration.airflow_versions import CronDataIntervalTimetable
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
@@ -106,8 +106,8 @@ def pipeline_dag(spec: Spec) -> DAG:
         flow_tasks(
             run_of,
             flows.flow_of(spec),
-            inlets=tasks.inlets(spec),
-            outlets=tasks.outlets(spec),
+            inlets=assets.inlets(spec),
+            outlets=assets.outlets(spec),
         )
     # Before, each task would copy them several times, a third of parsing; by assignment, Airflow
     # would check schemas that are the same for all pipelines, a fifth of what is left.

@@ -12,19 +12,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias
-
 from tidegate import flows
 from tidegate.core.requests import Dates, Live
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.orchestration import links
+from tidegate.orchestration import assets, links
 from tidegate.orchestration.airflow_versions import (
     AirflowFailException,
     AirflowSkipException,
 )
 from tidegate.orchestration.spark_operator import SparkOperator
-from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
@@ -326,18 +323,9 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
     offsets = spark_offsets(published.offsets)
     context["ti"].xcom_push("offsets", offsets if is_short(offsets) else kept())
     context["ti"].xcom_push("report", short(published.report.to_json()))
-    events, outlets = context["outlet_events"], context["task"].outlets
-    for topic in flows.topics(run.spec):
-        uri = asset(run.spec.name, topic).uri
-        for each in outlets:  # a user may give an asset another name, or refer to it by either
-            if uri in (getattr(each, "uri", None), getattr(each, "name", None)):
-                events[each].extra = short(published.asset_event(topic))
-    alias = AssetAlias(f"tidegate://{run.spec.name}")
-    if alias in outlets:  # the topics of a pattern are known now
-        for topic in published.plan.topics:
-            events[alias].add(
-                asset(run.spec.name, topic), extra=short(published.asset_event(topic))
-            )
+    assets.fill_events(
+        context, run.spec, published.plan.topics, lambda topic: short(published.asset_event(topic))
+    )
     logger.info("%s published", counted(published.report.rows, "row"))
 
 
@@ -351,33 +339,6 @@ def verdict(run_of: RunOf, context: Context) -> None:
         run = run_of(context)
         ended = flows.flow_of(run.spec).verdict(run)
     send_run(run.spec.name, ended)
-
-
-def outlets(spec: Spec) -> list[Asset | AssetAlias]:
-    """Return the assets that a publish task updates. An alias for a topic pattern."""
-    assets = [asset(spec.name, topic) for topic in flows.topics(spec)]
-    return assets or [AssetAlias(f"tidegate://{spec.name}")]
-
-
-def inlets(spec: Spec) -> list[Asset]:
-    """Return the assets that an egress reads: those of the pipeline whose lake it sends.
-
-    Only those that its source updates, since Airflow starts no task with an inlet that is inactive.
-    """
-    if isinstance(spec, Ingest) or spec.source.lake is None:
-        return []
-    try:
-        topics = flows.topics(pipeline_files.load_ingest(spec.source.lake))
-    except ConfigurationError:  # `plan` reports it
-        return []
-    chosen = spec.source.topics or topics
-    return [asset(spec.source.lake, topic) for topic in topics if topic in chosen]
-
-
-def asset(pipeline: str, topic: str) -> Asset:
-    """Return the asset of one topic of a pipeline."""
-    uri = f"tidegate://{pipeline}/{topic}"
-    return Asset(uri=uri, name=uri)
 
 
 def fail_with(complaint: str) -> None:
