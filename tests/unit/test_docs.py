@@ -22,6 +22,7 @@ from tidegate.lake.attempts import Manifest
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.launch import jars
+from tidegate.pipelines.airflow_spec import AirflowSettings, Told
 from tidegate.pipelines.spec import Columns, Egress, Ingest, Source, Spark, StartAt, Target
 from tools import (
     benchmarks_page,
@@ -50,8 +51,13 @@ def ingest_keys() -> Iterator[str]:
     yield from (f"start.{key}" for key in StartAt.model_fields)
 
 
+def airflow_keys() -> Iterator[str]:
+    yield from (f"airflow.{key}" for key in AirflowSettings.model_fields)
+    yield from (f"airflow.on_failure.{key}" for key in Told.model_fields)
+
+
 def egress_keys() -> Iterator[str]:
-    shared = {"name", "kind", "schedule", "spark", "retries"}
+    shared = {"name", "kind", "schedule", "spark", "retries", "airflow"}
     yield from Egress.model_fields.keys() - shared
     for group, model in (("source", Source), ("target", Target), ("columns", Columns)):
         yield from (f"{group}.{key}" for key in model.model_fields)
@@ -100,8 +106,12 @@ def test_the_page_of_delegation_tokens_names_every_setting() -> None:
 
 @pytest.mark.parametrize(
     ("heading", "keys", "model"),
-    [("## Pipeline file", ingest_keys, Ingest), ("## Egress pipeline", egress_keys, Egress)],
-    ids=["ingest", "egress"],
+    [
+        ("## Pipeline file", ingest_keys, Ingest),
+        ("## Egress pipeline", egress_keys, Egress),
+        ("### Settings of the DAG", airflow_keys, None),
+    ],
+    ids=["ingest", "egress", "airflow"],
 )
 def test_the_tables_of_keys(heading: str, keys: Any, model: Any) -> None:
     """Every key is described, none that does not exist; the defaults are those of the spec."""
@@ -109,8 +119,8 @@ def test_the_tables_of_keys(heading: str, keys: Any, model: Any) -> None:
     rows = re.findall(r"^\| `([\w.]+)` \|[^|]*\|([^|]*)\|.*\|$", table, re.MULTILINE)
     assert {key for key, _ in rows} == set(keys())
     for key, cell in rows:
-        stated, field = cell.strip(" `"), model.model_fields.get(key)
-        if field is None or key in ("spark", "columns", "tombstones"):
+        stated, field = cell.strip(" `"), model and model.model_fields.get(key)
+        if field is None or key in ("spark", "airflow", "columns", "tombstones"):
             continue
         default = field.get_default(call_default_factory=True)
         if isinstance(default, tuple):

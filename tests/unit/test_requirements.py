@@ -31,6 +31,8 @@ LATE = {
     "broker": {"msk"},
 }
 """The extras of what a package imports only when it is needed, in functions."""
+OF_THE_USER = {"openlineage"}
+"""What is used where the user's Airflow has it, and is no dependency."""
 distributions = functools.cache(metadata.packages_distributions)
 """Returns the distributions that have a top name."""
 
@@ -77,7 +79,7 @@ def undeclared(path: Path, package: str) -> set[str]:
     return {
         name
         for name, is_late in imports(path)
-        if name not in sys.stdlib_module_names | {"tidegate", "tidegate_local"}
+        if name not in sys.stdlib_module_names | {"tidegate", "tidegate_local"} | OF_THE_USER
         and not {canonicalize_name(each) for each in of[name]} & (more if is_late else base)
     }
 

@@ -26,6 +26,17 @@ except ImportError:  # Airflow 3.1. The later ones warn of the core's in the log
         """Raised by nothing: in Airflow 3.1 a denied connection looks like a missing one."""
 
 
+try:
+    from airflow.sdk import DeadlineAlert as DeadlineAlert  # type: ignore[attr-defined]
+    from airflow.sdk import DeadlineReference as DeadlineReference  # type: ignore[attr-defined]
+    from airflow.sdk import SyncCallback as SyncCallback  # type: ignore[attr-defined]
+except ImportError:  # Airflow 3.1
+    DeadlineAlert = None
+
+HAS_RUNTIME_PARTITIONS = hasattr(airflow.sdk, "PartitionedAtRuntime")
+"""Whether a task may name the partitions of its assets' events: since Airflow 3.3."""
+
+
 def ends_with_the_task(operator: type) -> dict[str, bool]:
     """Return the argument with which a Spark operator leaves no application for the next try.
 

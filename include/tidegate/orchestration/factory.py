@@ -23,7 +23,7 @@ from airflow.sdk import (
 
 from tidegate import connections, flows
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import assets, links, tasks
+from tidegate.orchestration import assets, dag_options, links, tasks
 from tidegate.orchestration.airflow_versions import CronDataIntervalTimetable
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
@@ -78,7 +78,7 @@ def pipeline_dag(spec: Spec) -> DAG:
     """Return the DAG of one pipeline: plan → stage or send → publish → verdict."""
     texts = _ingest_texts(spec) if isinstance(spec, Ingest) else _egress_texts(spec)
     description, doc, params = texts
-    tags = {"tidegate", spec.kind}
+    tags = {"tidegate", spec.kind, *spec.airflow.tags}
     if spec.notices:
         doc += f"\nAbout its settings:\n\n{_fenced(chr(10).join(spec.notices))}\n"
     try:
@@ -86,13 +86,14 @@ def pipeline_dag(spec: Spec) -> DAG:
     except ConfigurationError as error:  # the tasks find it, too, before they ask a broker
         tags.add("broken")
         doc = f"Its Kafka connection is wrong, and `plan` fails:\n\n{_fenced(error)}\n\n{doc}"
+    if spec.airflow.doc:
+        doc = f"{spec.airflow.doc}\n\n{doc}"
     run_of = partial(tasks.run_of, spec)
     with DAG(
         dag_id=f"tidegate__{spec.name}",
         description=description,
         doc_md=doc,
-        # With real data intervals: those of a plain cron string are empty in Airflow 3.
-        schedule=spec.schedule and CronDataIntervalTimetable(spec.schedule, timezone="UTC"),
+        schedule=dag_options.dag_schedule(spec),
         start_date=BEFORE_ANY_RUN,
         catchup=False,
         max_active_runs=1,
@@ -101,14 +102,18 @@ def pipeline_dag(spec: Spec) -> DAG:
             "retries": spec.retries,
             "retry_delay": timedelta(seconds=15),
             **tasks.callbacks(run_of),
+            **dag_options.task_defaults(spec),
         },
+        **dag_options.dag_arguments(spec),
     ) as dag:
-        flow_tasks(
+        verdict = flow_tasks(
             run_of,
             flows.flow_of(spec),
             inlets=assets.inlets(spec),
             outlets=assets.outlets(spec),
         )
+        if spec.airflow.complete_hours:
+            verdict >> _hours_task(spec.name)
     # Before, each task would copy them several times, a third of parsing; by assignment, Airflow
     # would check schemas that are the same for all pipelines, a fifth of what is left.
     dag.params.update(params)
@@ -121,8 +126,8 @@ def flow_tasks(
     *,
     inlets: Sequence[Asset] = (),
     outlets: Sequence[Asset | AssetAlias] = (),
-) -> None:
-    """Add the tasks of a kind of pipeline to the current DAG.
+) -> Any:
+    """Add the tasks of a kind of pipeline to the current DAG. Return the verdict.
 
     If there is nothing to do, all tasks but the verdict are skipped.
     """
@@ -132,7 +137,20 @@ def flow_tasks(
         return tasks.plan(run_of, get_current_context())
 
     rule = "all_done_min_one_success" if flow.publishes_partly else None
-    _steps(run_of, plan(), [flow], outlets=outlets, publish_rule=rule)
+    return _steps(run_of, plan(), [flow], outlets=outlets, publish_rule=rule)
+
+
+def _hours_task(pipeline: str) -> Any:
+    """Add the task that announces complete hours to the current DAG."""
+    hours = assets.complete_hours(pipeline)
+
+    # The run is published: its history has no failure of this task.
+    @task(task_id="hours", inlets=[hours], outlets=[hours], on_failure_callback=tasks.log_failure)
+    def announce(ti: Any = None, inlet_events: Any = None, outlet_events: Any = None) -> None:
+        through = ti.xcom_pull(task_ids="verdict", key=assets.THROUGH)
+        assets.announce_hours(through, inlet_events[hours], outlet_events[hours])
+
+    return announce()
 
 
 def replay_tasks(run_of: tasks.RunOf) -> None:
@@ -162,8 +180,8 @@ def _steps(
     *,
     outlets: Sequence[Asset | AssetAlias] = (),
     publish_rule: str | None = None,
-) -> None:
-    """Add the tasks to the current DAG, with a Spark task for each kind.
+) -> Any:
+    """Add the tasks to the current DAG, with a Spark task for each kind. Return the verdict.
 
     `publish_rule`: the trigger rule by which `publish` commits sealed chunks although the Spark
     task has failed. `verdict` then fails the run. `publish` is then downstream of `plan`, too, to
@@ -186,6 +204,7 @@ def _steps(
     plan >> work >> published >> checked
     if publish_rule:
         plan >> published
+    return checked
 
 
 def _params(max_records: str, **more: Param) -> dict[str, Any]:

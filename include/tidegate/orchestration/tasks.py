@@ -311,6 +311,7 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
     """Put offsets and report into XCom, and an event to each of the task's assets."""
     from tidegate.core import layout
     from tidegate.core.offsets import spark_offsets
+    from tidegate.orchestration.lineage import emit_lineage
 
     def kept() -> dict[str, Any]:
         place = layout.report(published.report.run_key, published.report.generation)
@@ -320,12 +321,13 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
         """Return a document; of a large one its numbers, and where the whole report is."""
         return form if is_short(form) else {**numbers_of(form), **kept()}
 
-    offsets = spark_offsets(published.offsets)
-    context["ti"].xcom_push("offsets", offsets if is_short(offsets) else kept())
-    context["ti"].xcom_push("report", short(published.report.to_json()))
+    ti, offsets = context["ti"], spark_offsets(published.offsets)
+    ti.xcom_push("offsets", offsets if is_short(offsets) else kept())
+    ti.xcom_push("report", short(published.report.to_json()))
     assets.fill_events(
         context, run.spec, published.plan.topics, lambda topic: short(published.asset_event(topic))
     )
+    emit_lineage(run, published)
     logger.info("%s published", counted(published.report.rows, "row"))
 
 
@@ -338,6 +340,8 @@ def verdict(run_of: RunOf, context: Context) -> None:
     with airflow_errors():
         run = run_of(context)
         ended = flows.flow_of(run.spec).verdict(run)
+    if ended:
+        context["ti"].xcom_push(assets.THROUGH, ended.complete_through)
     send_run(run.spec.name, ended)
 
 

@@ -11,10 +11,10 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.settings.old_names import word_of_today
 
 # Keys whose values may be or contain secrets.
-_UNQUOTED = {"conf", "producer", "options"}
+_UNQUOTED = {"conf", "producer", "options", "arguments"}
 _LONGEST = 100
 _KINDS = "ingest (topics into the lake) or egress (files or a lake into topics)"
-_LISTS = {"order_by": "[id]"}  # examples; of the others: topics
+_LISTS = {"order_by": "[id]", "tags": "[orders]"}  # examples; of the others: topics
 _MAPPINGS = {
     "source": "{lake: orders}",
     "target": "{topic: orders}",
@@ -24,6 +24,9 @@ _MAPPINGS = {
     "producer": "{acks: all}",
     "options": "{header: true}",
     "assign": "{orders: [0, 2]}",
+    "airflow": "{owner: orders-team}",
+    "on_failure": "{call: my_alerts.page}",
+    "arguments": "{to: team@example.com}",
     "decode": "{orders: {value: {format: json, schema: id BIGINT}}}",
     "value": "{format: json, schema: id BIGINT}",
     "offsets": "{orders: {0: 120}}",

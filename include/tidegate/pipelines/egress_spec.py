@@ -9,15 +9,17 @@ from pydantic import Field
 
 from tidegate.core.schema import SchemaError
 from tidegate.core.source_root import Root
+from tidegate.pipelines.airflow_spec import AirflowSettings
 from tidegate.pipelines.strict import Contradiction, SendingSpark, Strict
 from tidegate.pipelines.value_types import (
+    AFTER_THE_LAKE,
     LONGEST_WAIT,
     Count,
     Lake,
     Path,
     PipelineName,
     Scalar,
-    Schedule,
+    ScheduleOrLake,
     Sql,
     SqlOfPartition,
     TopicName,
@@ -224,9 +226,10 @@ class Egress(Strict):
     settle: Annotated[Whole, Field(ge=0, le=LONGEST_WAIT)] = 60
     max_files: Count = 10_000
     max_records: Count = 50_000_000
-    schedule: Schedule | None = None
+    schedule: ScheduleOrLake | None = None
     spark: SendingSpark = SendingSpark()
     retries: Annotated[Whole, Field(ge=0, le=100)] = 3
+    airflow: AirflowSettings = AirflowSettings()
 
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
@@ -234,6 +237,11 @@ class Egress(Strict):
         match key:
             case "source" if value.lake and value.lake == given.get("name"):
                 return "source.lake", f"{value.lake!r} is this pipeline itself"
+            case "schedule" if value == AFTER_THE_LAKE and source and not source.lake:
+                return (
+                    "schedule",
+                    "'lake' needs source.lake: give a cron expression",
+                )
             case "columns" if target and target.topics and not value.topic:
                 return "columns.topic", "missing: target.topics needs it to choose by"
             case "columns" if source and LINE in dict(value).values():

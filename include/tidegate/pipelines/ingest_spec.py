@@ -13,6 +13,7 @@ from tidegate.core.decoding import Decoding
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.core.schema import Fields
+from tidegate.pipelines.airflow_spec import AirflowSettings
 from tidegate.pipelines.decode_spec import Decode, TopicDecode, unknown_topics
 from tidegate.pipelines.strict import Contradiction, Spark, Strict
 from tidegate.pipelines.value_types import (
@@ -111,6 +112,7 @@ class Ingest(Strict):
     progress_group: Text | None = None
     spark: Spark = Spark()
     retries: Annotated[Whole, Field(ge=0, le=100)] = 3
+    airflow: AirflowSettings = AirflowSettings()
 
     @model_validator(mode="before")
     @classmethod

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from tidegate.pipelines import decode_spec
+from tidegate.pipelines.airflow_spec import AirflowSettings, Told
 from tidegate.pipelines.complaints import complaints
 from tidegate.pipelines.egress_spec import Columns, Egress, Source, Target
 from tidegate.pipelines.ingest_spec import Ingest, StartAt
@@ -32,14 +33,25 @@ __all__ = [
 Spec = Ingest | Egress
 
 _KINDS: Mapping[str, type[Ingest] | type[Egress]] = {"ingest": Ingest, "egress": Egress}
+_OF_AIRFLOW: Mapping[str, type[BaseModel]] = {
+    "airflow": AirflowSettings,
+    "airflow.on_failure": Told,
+}
 _PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "ingest": {"": Ingest, "spark": Spark, "start": StartAt, **dict(decode_spec.decoder_keys())},
+    "ingest": {
+        "": Ingest,
+        "spark": Spark,
+        "start": StartAt,
+        **_OF_AIRFLOW,
+        **dict(decode_spec.decoder_keys()),
+    },
     "egress": {
         "": Egress,
         "spark": SendingSpark,
         "source": Source,
         "target": Target,
         "columns": Columns,
+        **_OF_AIRFLOW,
     },
 }
 _KNOWN_KEYS = {

@@ -16,6 +16,8 @@ from tidegate.core import locations
 from tidegate.settings import secrets
 
 LONGEST_WAIT = 10**9  # seconds
+AFTER_THE_LAKE = "lake"
+"""The schedule of an egress that runs whenever a run of its source has published."""
 # Numbers from environment variables are text.
 _WHOLE = re.compile(r"-?(0|[1-9][0-9_]*)")
 _SIZE = re.compile(r"([0-9]{1,15}) ?(?:([KMG])i?B)?", re.IGNORECASE)
@@ -88,6 +90,10 @@ def _fires(schedule: str) -> str:
         never = "failed to find" in str(error)
         raise ValueError("it never fires" if never else _NOT_CRON) from None
     return schedule
+
+
+def _fires_or_follows(schedule: str) -> str:
+    return schedule if schedule == AFTER_THE_LAKE else _fires(schedule)
 
 
 def is_schedule(text: str) -> bool:
@@ -180,6 +186,7 @@ Listed = Annotated[tuple[Text, ...], AfterValidator(_are_distinct)]
 Scalar = Annotated[str | int | float | bool, BeforeValidator(_is_scalar)]
 Regex = Annotated[Text, AfterValidator(_compiles)]
 Schedule = Annotated[str, AfterValidator(_fires)]
+ScheduleOrLake = Annotated[str, AfterValidator(_fires_or_follows)]
 Path = Annotated[Text, AfterValidator(_is_absolute)]
 Lake = Annotated[Path, AfterValidator(_is_safe)]
 TopicName = Annotated[str, AfterValidator(_is_topic_name)]

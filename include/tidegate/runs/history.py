@@ -94,9 +94,9 @@ def record_end(
     ended = None
     try:
         store = store or run.store()
-        if error and store.size(layout.entry(1)) is None:
-            return None  # a lake that is not mounted, or was never written: it stays so
         ended = _ended(run, store, frozen, error)
+        if error and store.size(layout.entry(1)) is None:
+            return ended  # a lake that is not mounted, or was never written: it stays so
         if error and frozen is None and not ended.is_regular:
             return None  # a window that was refused: nothing was begun
         _append(store, run.spec.name, ended, keeps_error=not checked)
