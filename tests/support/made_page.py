@@ -18,28 +18,31 @@ _BAD = [State.FAILING, State.LOSING, State.BLOCKED, State.UNKNOWN, State.LATE, S
         State.RUNNING]  # fmt: skip
 
 
-def _state(n: int) -> State:
-    """Return the state of a pipeline: of twenty one is not well."""
-    if n % 20 == 0:
-        return _BAD[n // 20 % len(_BAD)]
+def _state(n: int, every: int) -> State:
+    """Return the state of a pipeline: one of so many is not well."""
+    if n % every == 0:
+        return _BAD[n // every % len(_BAD)]
     return State.OK if n % 3 else State.IDLE
 
 
 @contextlib.contextmanager
-def made_page(count: int) -> Iterator[tuple[str, str]]:
-    """Serve the page of so many pipelines. Give its URL, and the token of a user who may do all."""
+def made_page(count: int, every: int = 20) -> Iterator[tuple[str, str]]:
+    """Serve the page of so many pipelines, one of `every` of which is not well.
+
+    Give its URL, and the token of a user who may do all.
+    """
     with tempfile.TemporaryDirectory(prefix="tidegate-page-") as home:
         os.environ.setdefault("AIRFLOW_HOME", home)
         os.environ.setdefault("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
         from airflow.utils.db import initdb
 
         initdb()
-        with _served(count) as served:
+        with _served(count, every) as served:
             yield served
 
 
 @contextlib.contextmanager
-def _served(count: int) -> Iterator[tuple[str, str]]:
+def _served(count: int, every: int) -> Iterator[tuple[str, str]]:
     from airflow.api_fastapi.app import init_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from fastapi import FastAPI
@@ -48,7 +51,7 @@ def _served(count: int) -> Iterator[tuple[str, str]]:
     from tidegate import ui
     from tidegate.ui import app as ui_app
 
-    made = {look.name: look for look in (made_look(n, _state(n)) for n in range(count))}
+    made = {look.name: look for look in (made_look(n, _state(n, every)) for n in range(count))}
     watch: Any = mock.Mock()
     watch.looks = lambda names, _: [made[name] for name in names]
     manager = init_auth_manager()

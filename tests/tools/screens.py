@@ -1,13 +1,17 @@
 """Take the screens in docs/img, in Chromium: of made pipelines, and of a local stack with the demo.
 
 .venv/bin/tidegate demo && .venv/bin/python tests/tools/screens.py
+
+With `[--bad] --look DIRECTORY` pages of made pipelines in both themes, wide and narrow, to look at.
 """
 
 import base64
 import json
 import sys
 import time
+from itertools import product
 from pathlib import Path
+from unittest import mock
 
 import httpx
 
@@ -15,7 +19,10 @@ PROJECT = Path(__file__).parents[2]
 sys.path[0] = str(PROJECT / "tests")
 
 from support.browser import Page, browser  # noqa: E402
+from support.doc_pages import fenced  # noqa: E402
+from support.doc_pages import page as page_of_docs  # noqa: E402
 from support.made_page import made_page  # noqa: E402
+from tidegate.ingest.explain import IngestExplained  # noqa: E402
 from tidegate_local import airflow, stack  # noqa: E402
 from tidegate_local.home import default_home  # noqa: E402
 
@@ -24,7 +31,18 @@ SIZE = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
 MANY = 300
 
 
-def screen(page: Page, url: str, words: str, name: str) -> None:
+PAGES = {
+    "overview": "",
+    "failing": "pipeline/p0000",
+    "losing": "pipeline/p0020",
+    "egress": "pipeline/p0004",
+    "healthy": "pipeline/p0001",
+    "backfill": "pipeline/p0000/backfill",
+    "dry-run": "pipeline/p0000/backfill?start=-1d",
+}
+
+
+def screen(page: Page, url: str, words: str, name: str, to: Path = IMAGES) -> None:
     """Keep what an address shows, once it (or a frame in it) shows `words`."""
     page.do("Page.navigate", url=url)
     texts = "[document, ...[...document.querySelectorAll('iframe')].map(f => f.contentDocument)]"
@@ -35,7 +53,7 @@ def screen(page: Page, url: str, words: str, name: str) -> None:
         time.sleep(0.2)
     time.sleep(1.0)  # what still moves
     data = base64.b64decode(page.do("Page.captureScreenshot", format="png")["data"])
-    (IMAGES / name).write_bytes(data)
+    (to / name).write_bytes(data)
     print(f"{name}: {len(data):,} bytes")
 
 
@@ -68,7 +86,30 @@ def of_made_pipelines() -> None:
         screen(page, f"{url}pipeline/p0000", "Runs", "pipeline.png")
 
 
+def to_look_at(directory: Path, *, bad: bool) -> None:
+    """Take all pages of made pipelines; or the overview of a morning on which most are red."""
+    form = json.loads(fenced(page_of_docs("docs/json.md#explain"), "json")[0])
+    explained = IngestExplained.from_json(form)
+    directory.mkdir(parents=True, exist_ok=True)
+    pages = {"bad-morning": ""} if bad else PAGES
+    with (
+        made_page(MANY, every=1 if bad else 20) as (url, token),
+        mock.patch("tidegate.ui.app._explain", return_value=explained),
+        browser() as page,
+    ):
+        page.do("Network.setCookie", name="_token", value=token, url=url)
+        for theme, width, name in product(("light", "dark"), (1280, 420), pages):
+            page.do("Emulation.setDeviceMetricsOverride", **{**SIZE, "width": width})
+            page.do("Page.navigate", url=url)
+            page.shows("document.readyState == 'complete'")
+            page.says(f"localStorage.theme = '{theme}'")
+            screen(page, url + pages[name], "", f"{name}-{theme}-{width}.png", directory)
+
+
 if __name__ == "__main__":
-    of_made_pipelines()
-    if "--made" not in sys.argv:
-        of_the_demo()
+    if "--look" in sys.argv:
+        to_look_at(Path(sys.argv[-1]), bad="--bad" in sys.argv)
+    else:
+        of_made_pipelines()
+        if "--made" not in sys.argv:
+            of_the_demo()
