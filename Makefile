@@ -7,7 +7,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-faults test-matrix test-mutants fuzz lint format docs dist lock constraints bench bench-against clean
+.PHONY: help setup demo test test-unit test-slow test-faults test-matrix test-mutants fuzz lint format docs dist sbom lock constraints bench bench-against clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,11 @@ docs: setup ## the site of docs/ in build/site, without network; a broken link f
 dist: ## build the wheel, in dist/, from the tracked files; needs no setup
 	@$(PYTHON) -m venv --clear build/wheel && build/wheel/bin/pip install --quiet uv 'setuptools>=77'
 	@build/wheel/bin/python tests/tools/build_wheel.py dist
+
+sbom: setup ## list all locked packages with their licences, as CycloneDX, in dist/
+	@mkdir -p dist && $(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment \
+	  $(BIN)/python --pyproject pyproject.toml --output-reproducible -o dist/tidegate.cdx.json
+	@echo "dist/tidegate.cdx.json"
 
 COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header
