@@ -23,6 +23,7 @@ BACK = {"name": "out", "kind": "egress", "lake": "/lake", "target": {"topic": "c
         ("/lake/p/data", ("file", "/lake/p/data")),
         ("file:///lake/p/data", ("file", "/lake/p/data")),
         ("s3://bucket/lake/p/data/", ("s3://bucket", "lake/p/data")),
+        ("/in/a#b/file-?.csv", ("file", "/in/a#b/file-?.csv")),
     ],
 )
 def test_names_of_places(uri: str, names: tuple[str, str]) -> None:
@@ -63,3 +64,7 @@ def test_no_run_fails_by_it() -> None:
         with mock.patch.dict("sys.modules", {package: mock.Mock(), f"{package}.api": api}):
             lineage.emit_lineage(run, None)
         told.assert_called_once()
+        broken = mock.Mock(spec=[])  # it has no such function
+        with mock.patch.dict("sys.modules", {package: mock.Mock(), f"{package}.api": broken}):
+            lineage.emit_lineage(run, None)
+        assert told.call_count == 2

@@ -39,13 +39,19 @@ with DAG("of_an_hour", schedule=PartitionedAssetTimetable(assets=Asset("{HOURS}"
 """
 ALERTS = """
 import json
+from airflow.sdk import BaseNotifier
 
-def page(context, file):
-    run = context["dag_run"]
-    is_missed = "deadline" in context
-    found = [run["dag_id"], run["dag_run_id"]] if is_missed else [run.dag_id, run.run_id]
-    with open(file, "a") as out:
-        out.write(json.dumps([*found, is_missed]) + "\\n")
+class Pager(BaseNotifier):
+    def __init__(self, file, **others):
+        super().__init__(**others)
+        self.file = file
+
+    def notify(self, context):
+        run = context["dag_run"]
+        is_missed = "deadline" in context
+        found = [run["dag_id"], run["dag_run_id"]] if is_missed else [run.dag_id, run.run_id]
+        with open(self.file, "a") as out:
+            out.write(json.dumps([*found, is_missed]) + "\\n")
 """
 OPENLINEAGE = (
     *("apache-airflow-providers-openlineage==2.20.3", "openlineage-python==1.54.0"),
@@ -119,7 +125,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[
     shutil.copytree(airflow.DAGS, home / "dags")
     (home / "dags/of_an_hour.py").write_text(FOLLOWER)
     (home / "dags/my_alerts.py").write_text(ALERTS)
-    told = {"call": "my_alerts.page", "arguments": {"file": str(home / "told")}}
+    told = {"call": "my_alerts.Pager", "arguments": {"file": str(home / "told")}}
     settings = {"complete_hours": True, "on_failure": told, "deadline": 1}
     for form in (
         {"name": "orders", "topics": ["orders-by-hour"], "airflow": settings},

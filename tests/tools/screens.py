@@ -7,6 +7,7 @@ With `[--bad] --look DIRECTORY` pages of made pipelines in both themes, wide and
 
 import base64
 import json
+import os
 import sys
 import time
 from itertools import product
@@ -22,6 +23,7 @@ from support.browser import Page, browser  # noqa: E402
 from support.doc_pages import fenced  # noqa: E402
 from support.doc_pages import page as page_of_docs  # noqa: E402
 from support.made_page import made_page  # noqa: E402
+from tidegate import flows  # noqa: E402
 from tidegate.ingest.explain import IngestExplained  # noqa: E402
 from tidegate_local import airflow, stack  # noqa: E402
 from tidegate_local.home import default_home  # noqa: E402
@@ -31,6 +33,10 @@ SIZE = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
 MANY = 300
 
 
+CONNECTIONS = {
+    "AIRFLOW_CONN_KAFKA_DEFAULT": '{"extra": {"bootstrap.servers": "broker:9092"}}',
+    "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+}
 PAGES = {
     "overview": "",
     "failing": "pipeline/p0000",
@@ -94,7 +100,8 @@ def to_look_at(directory: Path, *, bad: bool) -> None:
     pages = {"bad-morning": ""} if bad else PAGES
     with (
         made_page(MANY, every=1 if bad else 20) as (url, token),
-        mock.patch("tidegate.ui.app._explain", return_value=explained),
+        mock.patch.object(flows.INGEST, "explain", return_value=explained),
+        mock.patch.dict(os.environ, CONNECTIONS),
         browser() as page,
     ):
         page.do("Network.setCookie", name="_token", value=token, url=url)

@@ -27,6 +27,8 @@ THROUGH = "complete_through"
 _HOUR = timedelta(hours=1)
 _UNTIL = "until"
 _NEWEST = 100  # events that are asked for: those of one run say the same
+_MOST = 500  # hours of one run: Airflow writes their events in one request of a few seconds
+_CLOCKS = timedelta(minutes=1)
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +84,8 @@ def announce_hours(through: str | None, events: Any, event: Any) -> None:
     newest = events.ascending(False).limit(_NEWEST)
     since = next((found for each in newest if (found := _until(each.extra))), None)
     hours = hours_between(since, datetime.fromisoformat(through) if through else None)
+    if since and since > datetime.now(UTC):
+        logger.warning("hours until %s were announced, by a clock that was ahead", since)
     if not hours:
         raise AirflowSkipException("no hour became complete")
     event.add_partitions([f"{each:%Y-%m-%dT%H:%M:%S}" for each in hours])
@@ -90,15 +94,16 @@ def announce_hours(through: str | None, events: Any, event: Any) -> None:
 
 
 def hours_between(since: datetime | None, through: datetime | None) -> list[datetime]:
-    """Return the beginnings of the hours in UTC from `since` that end at `through` or before.
+    """Return the beginnings of the hours in UTC from `since` that end a minute before `through`.
 
-    Without `since` only the last. Empty without `through`.
+    A minute, since the clock of the planner may be ahead of the broker's. At most 500, the oldest
+    first. Without `since` only the last. Empty without `through`.
     """
     if through is None:
         return []
-    end = through.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    end = (through.astimezone(UTC) - _CLOCKS).replace(minute=0, second=0, microsecond=0)
     count = 1 if since is None else (end - since.astimezone(UTC)) // _HOUR
-    return [end - each * _HOUR for each in range(count, 0, -1)]
+    return [end - each * _HOUR for each in range(count, 0, -1)][:_MOST]
 
 
 def _until(extra: Any) -> datetime | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import AssetAlias, AssetAny, BaseNotifier
+from airflow.sdk import AssetAlias, AssetAny, BaseNotifier, get_parsing_context
 
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import airflow_versions, assets
+from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.airflow_spec import Told
 from tidegate.pipelines.spec import Egress, Spec
 from tidegate.pipelines.value_types import AFTER_THE_LAKE
@@ -21,11 +20,18 @@ def dag_schedule(spec: Spec) -> Any:
     """Return the schedule of a pipeline's DAG. None: only manual runs.
 
     Of an egress that follows its lake: an event of any of the topics that it sends.
+    ConfigurationError if it would follow nothing.
     """
     if spec.schedule is None:
         return None
     if isinstance(spec, Egress) and spec.schedule == AFTER_THE_LAKE and spec.source.lake:
-        return AssetAny(*(assets.inlets(spec) or [AssetAlias(assets.of_pattern(spec.source.lake))]))
+        if (source := pipeline_files.load_ingest(spec.source.lake)).pattern:
+            return AssetAlias(assets.of_pattern(source.name))
+        if followed := assets.inlets(spec):
+            return AssetAny(*followed)
+        raise ConfigurationError(
+            f"schedule: lake: {source.name} reads none of source.topics, so no run would start"
+        )
     # With real data intervals: those of a plain cron string are empty in Airflow 3.
     return airflow_versions.CronDataIntervalTimetable(spec.schedule, timezone="UTC")
 
@@ -40,14 +46,15 @@ def task_defaults(spec: Spec) -> dict[str, Any]:
 def dag_arguments(spec: Spec) -> dict[str, Any]:
     """Return who is told of a failed run, and of one that misses its deadline.
 
-    ConfigurationError for what cannot be called, or needs a later Airflow.
+    ConfigurationError for what is no notifier, or needs a later Airflow. Empty in a task, which
+    tells nobody: its machine need not have the notifier.
     """
     said = spec.airflow
     if said.complete_hours and not airflow_versions.HAS_RUNTIME_PARTITIONS:
         raise ConfigurationError("airflow.complete_hours: needs Airflow 3.3 or later")
-    if (told := said.on_failure) is None:
+    if (told := said.on_failure) is None or get_parsing_context().task_id:
         return {}
-    found: dict[str, Any] = {"on_failure_callback": _load(told)}
+    found: dict[str, Any] = {"on_failure_callback": _make_notifier(told)}
     if said.deadline is not None:
         if airflow_versions.DeadlineAlert is None:
             raise ConfigurationError("airflow.deadline: needs Airflow 3.2 or later")
@@ -59,17 +66,22 @@ def dag_arguments(spec: Spec) -> dict[str, Any]:
     return found
 
 
-def _load(told: Told) -> Callable[..., Any]:
-    """Return what Airflow calls with the context of a run. ConfigurationError if it cannot be."""
+def _make_notifier(told: Told) -> BaseNotifier:
+    """Return the notifier that Airflow calls. ConfigurationError if there is no such class.
+
+    No other class or function: a pipeline's file has no code, and must not call any.
+    """
     module, _, name = told.call.rpartition(".")
     where = f"airflow.on_failure.call: {told.call}"
     try:
         found = getattr(importlib.import_module(module), name)
-        if isinstance(found, type) and issubclass(found, BaseNotifier):
-            notifier: Callable[..., Any] = found(**told.arguments)
-            return notifier
-    except Exception as error:  # of a module, or a notifier, that is not ours
+    except (Exception, SystemExit) as error:  # of a module that is not ours
         raise ConfigurationError(f"{where}: {type(error).__name__}: {error}") from None
-    if isinstance(found, type) or not callable(found):
-        raise ConfigurationError(f"{where}: is neither a function nor a notifier of Airflow")
-    return functools.partial(found, **told.arguments) if told.arguments else found
+    if not isinstance(found, type) or not issubclass(found, BaseNotifier):
+        raise ConfigurationError(f"{where}: is no notifier, a class of airflow.sdk.BaseNotifier")
+    try:
+        return found(**told.arguments)
+    except Exception as error:  # its text may have an argument, which may be secret
+        raise ConfigurationError(
+            f"{where}: refuses its arguments: {type(error).__name__}"
+        ) from None

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from tidegate import flows
 from tidegate.core import layout
@@ -67,9 +66,7 @@ def emit_lineage(run: Run | EgressRun, published: Any) -> None:
     """Attribute what a run has read and written to its Airflow task. Never raises."""
     try:
         from airflow.providers.openlineage.api import emit_dataset_lineage, is_openlineage_active
-    except ImportError:
-        return
-    try:
+
         if not is_openlineage_active():
             return
         of_kind = _of_ingest if run.spec.kind == "ingest" else _of_egress
@@ -78,6 +75,8 @@ def emit_lineage(run: Run | EgressRun, published: Any) -> None:
             inputs=[_event_dataset(each, is_input=True) for each in inputs],
             outputs=[_event_dataset(each, is_input=False) for each in outputs],
         )
+    except ModuleNotFoundError:  # nobody has asked for it
+        return
     except Exception:  # the run is committed: what others are told must not fail it
         logger.exception("run %s: its lineage was not sent", run.run_id)
 
@@ -119,10 +118,11 @@ def _topic(run: Any, topic: str, event: Mapping[str, Any]) -> DatasetOfARun:
 
 def split_uri(uri: str) -> tuple[str, str]:
     """Return namespace and name of a directory, or of objects below a prefix of a bucket."""
-    parts = urlsplit(uri)
-    if parts.scheme in ("", "file"):
-        return "file", parts.path
-    return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
+    scheme, sep, rest = uri.rpartition("://")
+    if not sep or scheme == "file":
+        return "file", rest
+    bucket, _, prefix = rest.partition("/")
+    return f"{scheme}://{bucket}", prefix.strip("/")
 
 
 def _event_dataset(of_run: DatasetOfARun, *, is_input: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -10,28 +11,46 @@ from pydantic import AfterValidator, Field
 from tidegate.pipelines.strict import Contradiction, Strict
 from tidegate.pipelines.value_types import LONGEST_WAIT, Listed, Text, Whole
 
-_LONGEST_TAG = 100  # characters, in Airflow's database
+_LONGEST_TAG, _LONGEST_NAME = 100, 250  # characters, in Airflow's database
 _OF_AIRFLOW = "context"  # the argument that Airflow gives
 
 
 def _is_dotted(path: str) -> str:
     if len(parts := path.split(".")) < 2 or not all(each.isidentifier() for each in parts):
-        raise ValueError("must be a module and a name in it, for example my_alerts.page")
+        raise ValueError("must be a module and a class in it, for example my_alerts.Pager")
     return path
 
 
+def _is_plain(value: Any) -> Any:
+    """Return a value that Airflow can keep in its database, as JSON. ValueError for another."""
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) and not key.startswith("__") for key in value):
+            raise ValueError("a key must be text that does not begin with __")
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            _is_plain(each)
+    elif not isinstance(value, str | bool | int | None) and not (
+        isinstance(value, float) and math.isfinite(value)
+    ):
+        raise ValueError("must be text, numbers, true, false, lists and mappings of them")
+    return value
+
+
+def _are_arguments(given: dict[str, Any]) -> dict[str, Any]:
+    _is_plain(given)
+    if _OF_AIRFLOW in given:
+        raise ValueError(f"{_OF_AIRFLOW} is an argument that Airflow gives")
+    return given
+
+
 class Told(Strict):
-    """Who is told: a function that takes Airflow's context, or a notifier and its arguments."""
+    """Who is told: the class of a notifier of Airflow, and its arguments."""
 
     call: Annotated[str, AfterValidator(_is_dotted)]
-    arguments: dict[str, Any] = Field(default_factory=dict)
-
-    @classmethod
-    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
-        del given
-        if key == "arguments" and _OF_AIRFLOW in value:
-            return "arguments", f"{_OF_AIRFLOW} is an argument that Airflow gives"
-        return None
+    arguments: Annotated[dict[str, Any], AfterValidator(_are_arguments)] = Field(
+        default_factory=dict
+    )
 
 
 class AirflowSettings(Strict):
@@ -42,9 +61,9 @@ class AirflowSettings(Strict):
     announces each hour that became complete.
     """
 
-    owner: Text | None = None
+    owner: Annotated[Text, Field(max_length=_LONGEST_NAME)] | None = None
     tags: Listed = ()
-    pool: Text | None = None
+    pool: Annotated[Text, Field(max_length=_LONGEST_NAME)] | None = None
     priority: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
     on_failure: Told | None = None
     deadline: Annotated[Whole, Field(ge=1, le=LONGEST_WAIT)] | None = None

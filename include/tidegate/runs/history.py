@@ -122,7 +122,8 @@ def _ended(run: Any, store: Store, frozen: Frozen | None, error: RunError | None
     plan, found = frozen.plan, None
     if plan.has_work or plan.left_out:
         found = report_store.read_report(store, run.key, frozen.generation)
-    elif plan.lane == Live.lane and frozen.note:  # it found nothing new, and nothing to exclude
+    elif plan.lane == Live.lane and frozen.note and frozen.note.get("takes_all", True):
+        # It found nothing new, and left nothing out.
         return replace(ended, complete_through=frozen.note.get("surveyed_at"))
     if found is None:
         return ended

@@ -46,6 +46,7 @@ from tidegate.lake import sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store_protocol import Store
 from tidegate.maintenance.checkpoint_step import checkpoint_pipeline
+from tidegate.runs.history import record_end
 from tidegate.spark.egress_job import LINE, WHOLE, EgressJob
 
 
@@ -139,6 +140,24 @@ def test_complete_through_of_files(world: World, format_: str) -> None:
     world.settings = source
     put(a="other content")
     assert complete_through(world, "one is excluded") is None
+
+
+def test_a_run_that_sends_nothing_may_leave_files(world: World) -> None:
+    """Its history then says no time until when all is sent: other DAGs start by it."""
+
+    def through(run_id: str) -> str | None:
+        world.plan(run_id)
+        opened = world.open(run_id)
+        ended = record_end(opened.run, opened.store, opened.latest_plan(), None)
+        assert ended
+        return ended.complete_through
+
+    world.put(a="1")
+    world.settings = {"settle": 3600}
+    assert through("one waits") is None
+    world.settings = {"settle": 0}
+    world.send_and_publish("all")
+    assert through("nothing waits") is not None
 
 
 def test_complete_through_of_a_lake(world: World) -> None:
