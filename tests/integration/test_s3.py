@@ -155,7 +155,7 @@ def test_s3_requests_of_one_run(terminal: Terminal, broker: Broker, s3: Server) 
     bounds = {"PUT": 25, "POST": 10, "DELETE": 8, "LIST": 37, "GET": 44}
     assert all(window[kind] <= most for kind, most in bounds.items()), window
     assert set(window) <= {"COPY", *bounds}
-    assert nothing["PUT"] == 2  # the frozen plan, and the run's pointer to it
+    assert nothing["PUT"] == 3  # the frozen plan, the run's pointer to it, the run's end
     assert nothing.total() <= 16, nothing
 
 
