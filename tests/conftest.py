@@ -95,6 +95,15 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         s3_server.stop(home)
 
 
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[Any]:
+    """A server of Google Cloud Storage with a bucket "lakes", for all tests of a worker."""
+    from support import gcs_server  # few tests need it
+
+    with gcs_server.running() as server:
+        yield server
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_spark_is_left() -> Iterator[None]:
     """End the process's Spark session, if any test has started it."""

@@ -110,6 +110,13 @@ class Commit(NamedTuple):
                     yield part["commit"], key, start, end
 
 
+def _google(endpoint: str) -> fs.FileSystem:
+    scheme, _, where = endpoint.partition("://")
+    if not where:
+        return fs.GcsFileSystem()
+    return fs.GcsFileSystem(anonymous=True, scheme=scheme, endpoint_override=where.rstrip("/"))
+
+
 class Stored:
     """The objects of a pipeline in a directory or a bucket."""
 
@@ -117,6 +124,9 @@ class Stored:
         if place.startswith("s3://"):
             self._fs = fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"))
             self._root = place.removeprefix("s3://").rstrip("/") + "/"
+        elif place.startswith("gs://"):
+            self._fs = _google(os.environ.get("GOOGLE_BASE_URL", ""))
+            self._root = place.removeprefix("gs://").rstrip("/") + "/"
         else:
             self._fs = fs.LocalFileSystem()
             self._root = os.path.realpath(place.removeprefix("file://")) + "/"

@@ -280,7 +280,7 @@ def test_a_large_object_is_copied_in_parts(
         ({"AWS_ACCESS_KEY_ID": "nobody"}, 3, "LakeReadOnly", "InvalidAccessKeyId"),
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, 4, "LakeUnavailable", "127.0.0.1:9"),
         ({"AWS_ALLOW_HTTP": ""}, 2, "ConfigurationError", "AWS_ALLOW_HTTP=true"),
-        ({"TIDEGATE_LAKE": "s3://no-such-bucket/x"}, 4, "LakeUnavailable", "NoSuchBucket"),
+        ({"TIDEGATE_LAKE": "s3://no-such-bucket/x"}, 2, "ConfigurationError", "NoSuchBucket"),
     ],
 )
 def test_wrong_s3_settings_are_reported_in_seconds(

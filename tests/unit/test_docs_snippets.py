@@ -61,6 +61,7 @@ def test_pipelines_can_be_copied(path: Path, tmp_path: Path) -> None:
         assert pipeline_files.load_spec(file, {"TIDEGATE_LAKE": "/data/lake"}).lake in (
             "/data/lake",
             "s3://bucket/lake",
+            "gs://bucket/lake",
         )
         assert path.name != "README.md" or len(text.splitlines()) <= 10
 

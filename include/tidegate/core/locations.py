@@ -50,6 +50,15 @@ SCHEMES = (
         access="check AWS_ACCESS_KEY_ID and what its owner may do",
         is_atomic=True,
     ),
+    Scheme(
+        "gs",
+        "Google Cloud Storage",
+        hadoop_name="gs",
+        synonyms=frozenset({"gcs"}),
+        library=SparkLibrary("spark-gcs", "gcs-connector", "gcs-connector"),
+        access="check GOOGLE_APPLICATION_CREDENTIALS and what its account may do",
+        is_atomic=True,
+    ),
 )
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/|\Z)")
 

@@ -12,4 +12,8 @@ def buckets_of(url: str) -> Buckets:
             from tidegate.lake.s3_buckets import S3
 
             return S3()
+        case "gs":
+            from tidegate.lake.gcs_buckets import GoogleStorage
+
+            return GoogleStorage()
     return Buckets()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import obstore
@@ -13,10 +13,15 @@ from obstore.store import from_url
 
 from tidegate.core.plan import SourceFile
 from tidegate.core.source_root import Root
-from tidegate.lake.store_protocol import Found
+from tidegate.lake.store_protocol import Found, Listed
 
 if TYPE_CHECKING:
+    from obstore.store import RetryConfig
     from pyarrow import fs
+
+
+# obstore retries by itself. Its default of 3 minutes is too long to report an unreachable store.
+RETRIES: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
 
 
 @dataclass(frozen=True, order=True)
@@ -33,7 +38,7 @@ class Buckets:
 
     def open(self, url: str) -> Obstore:
         """Open a URL. ConfigurationError if the environment describes the place wrongly."""
-        return from_url(url)
+        return from_url(url, retry_config=RETRIES)
 
     def spark_conf(self) -> Mapping[str, str]:
         """Return the settings with which Spark reads and writes there. None is secret."""
@@ -53,6 +58,14 @@ class Buckets:
             for each in batch:
                 file = SourceFile(each["path"], each["size"], (each["e_tag"] or "").strip('"'))
                 yield Found(file, each["last_modified"].timestamp())
+
+    def is_file(self, listed: Listed) -> bool:
+        """Return whether an object of a lake is a file, and none that stands for a directory."""
+        del listed
+        return True
+
+    def prune(self, url: str, prefix: str) -> None:
+        """Delete what stands for directories below a prefix without files."""
 
     def copy(self, url: str, store: Obstore, source: str, target: str, size: int) -> None:
         """Copy an object of `size` bytes below a URL. It appears as a whole, or not at all.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import obstore
 import tenacity
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, UnauthenticatedError
 from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 from obstore.store import ObjectStore as Obstore
 
@@ -55,7 +55,7 @@ def get(store: Obstore, path: str) -> bytes | None:
     retry=tenacity.retry_if_exception(
         lambda e: (
             isinstance(e, BaseError)
-            and not isinstance(e, AlreadyExistsError | StorePermissionDenied)
+            and not isinstance(e, AlreadyExistsError | StorePermissionDenied | UnauthenticatedError)
         )
     ),
     stop=tenacity.stop_after_attempt(4),

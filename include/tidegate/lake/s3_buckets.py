@@ -11,13 +11,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from obstore.store import ObjectStore as Obstore
-from obstore.store import from_url
 
 from tidegate.core.locations import without_scheme
 from tidegate.core.plan import SourceFile
@@ -29,7 +27,6 @@ from tidegate.lake.parallel import AT_ONCE, in_parallel
 from tidegate.lake.store_protocol import Found
 
 if TYPE_CHECKING:
-    from obstore.store import RetryConfig
     from pyarrow import fs
 
 PART = 64 * 1024 * 1024
@@ -38,8 +35,6 @@ obstore waits 30 seconds for the answer."""
 _MOST_PARTS = 10_000  # S3's own bound
 _REGION = "us-east-1"  # obstore's default
 _FOLDER_MARKERS = ("/", "_$folder$")
-# obstore retries by itself. Its default of 3 minutes is too long to report an unreachable store.
-_RETRIES: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
 
 
 class S3(Buckets):
@@ -47,7 +42,7 @@ class S3(Buckets):
 
     def open(self, url: str) -> Obstore:
         location()
-        return from_url(url, retry_config=_RETRIES)
+        return super().open(url)
 
     def spark_conf(self) -> Mapping[str, str]:
         return spark_conf()

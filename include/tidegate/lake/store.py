@@ -33,6 +33,7 @@ from tidegate.lake.store_errors import (
     as_damage,
     as_lake_errors,
     refuse_another_size,
+    without_bucket,
 )
 from tidegate.lake.store_protocol import Found, Listed, Result, SourceFiles, Store, T
 
@@ -52,8 +53,11 @@ class ObjectStore:
         self._may_copy = False
 
     def create(self, path: str, data: bytes) -> bool:
-        with as_lake_errors(self.url):
-            return conditional_put.create_object(self._store, path, data)
+        try:
+            with as_lake_errors(self.url, but=_GONE):
+                return conditional_put.create_object(self._store, path, data)
+        except _GONE as error:
+            raise without_bucket(self.url, error) from error
 
     def get(self, path: str) -> bytes | None:
         with as_lake_errors(self.url):
@@ -69,20 +73,23 @@ class ObjectStore:
 
     def objects(self, prefix: str) -> list[Listed]:
         with as_lake_errors(self.url):
-            return sorted(
+            is_file = buckets_of(self.url).is_file
+            found = (
                 Listed(each["path"], each["size"])
                 for batch in obstore.list(self._store, prefix.rstrip("/"))
                 for each in batch
             )
+            return sorted(each for each in found if is_file(each))
 
     def names(self, directory: str, *, after: str = "") -> list[str]:
         with as_lake_errors(self.url):
             return sorted(
-                each["path"].removeprefix(directory)
+                name
                 for batch in obstore.list(
                     self._store, directory.rstrip("/"), offset=directory + after
                 )
                 for each in batch
+                if (name := each["path"].removeprefix(directory)) > after  # not all servers do it
             )
 
     def size(self, path: str) -> int | None:
@@ -139,7 +146,7 @@ class ObjectStore:
             list(in_parallel(delete, paths))
 
     def prune(self, prefix: str) -> None:
-        pass  # a bucket has no directories
+        buckets_of(self.url).prune(self.url, prefix)
 
     def uri(self, path: str) -> str:
         return f"{self.url}/{path}"

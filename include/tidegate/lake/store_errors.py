@@ -8,23 +8,28 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, UnauthenticatedError
 from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 
 from tidegate.core.locations import find_scheme
 from tidegate.core.wording import one_line
-from tidegate.errors import LakeDamaged, LakeReadOnly, LakeUnavailable
+from tidegate.errors import ConfigurationError, LakeDamaged, LakeReadOnly, LakeUnavailable
+
+_REFUSED = (" 401 Unauthorized", " 403 Forbidden")
 
 
 @contextmanager
-def as_lake_errors(url: str) -> Iterator[None]:
+def as_lake_errors(url: str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Raise LakeReadOnly for what is not permitted, LakeUnavailable for what a retry may solve.
 
-    AlreadyExistsError and NotFoundError of obstore pass through.
+    ConfigurationError for a bucket that does not exist. AlreadyExistsError and NotFoundError of
+    obstore pass through, and errors of the types `but`.
     """
     try:
         yield
-    except (PermissionError, StorePermissionDenied) as error:
+    except but:
+        raise
+    except (PermissionError, StorePermissionDenied, UnauthenticatedError) as error:
         raise _not_permitted(url, error) from error
     except OSError as error:
         if error.errno == errno.EROFS:
@@ -37,8 +42,11 @@ def as_lake_errors(url: str) -> Iterator[None]:
     except BaseError as error:
         if isinstance(error, AlreadyExistsError | NotFoundError):
             raise
-        if " 403 Forbidden" in str(error):  # a listing's refusal has no class of its own
+        # The errors of a listing have no classes.
+        if any(refused in str(error) for refused in _REFUSED):
             raise _not_permitted(url, error) from error
+        if " 404 Not Found" in str(error):
+            raise without_bucket(url, error) from error
         raise LakeUnavailable(f"lake {url}: {one_line(error)}") from error
 
 
@@ -88,6 +96,11 @@ def refuse_another_size(uri: str, size: int, expected: int) -> None:
         raise LakeDamaged(
             f"{uri} has {size} bytes, and a commit names it with {expected}; restore it"
         )
+
+
+def without_bucket(url: str, error: Exception) -> ConfigurationError:
+    """Return the error of a lake in a bucket that does not exist."""
+    return ConfigurationError(f"lake {url}: the bucket does not exist: {one_line(error)}")
 
 
 def _not_permitted(url: str, error: Exception) -> LakeReadOnly:

@@ -38,9 +38,9 @@ def test_the_jars_of_spark(
 ) -> None:  # fmt: skip
     """Without the archive a run only starts more slowly: that is no failure."""
     assert tidegate(monkeypatch, "jars") == 0
-    assert fetched == ["spark-kafka", "spark-s3"]
+    assert fetched == ["spark-kafka", "spark-s3", "spark-gcs"]
     out, err = capsys.readouterr()
-    assert (out, err) == (f"3 jars in {tmp_path}/jars\n", "no archive\n")
+    assert (out, err) == (f"4 jars in {tmp_path}/jars\n", "no archive\n")
 
 
 def test_the_zip_for_a_driver_without_tidegate(
@@ -69,12 +69,15 @@ def test_without_the_archive(
     fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tidegate(monkeypatch, "jars", "--no-archive", "--json") == 0
-    assert fetched == ["spark-kafka", "spark-s3"]
+    assert fetched == ["spark-kafka", "spark-s3", "spark-gcs"]
     out, err = capsys.readouterr()
     assert (json.loads(out)["archive"], err) == (None, "")
 
 
-@pytest.mark.parametrize(("version", "locks"), [("3.5.1", ["-3.5"]), ("4.0.9", ["", "S3"])])
+@pytest.mark.parametrize(
+    ("version", "locks"),
+    [("3.5.1", ["spark-kafka-3.5"]), ("4.0.9", ["spark-kafka", "spark-s3", "spark-gcs"])],
+)
 def test_those_of_another_spark(
     fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     tmp_path: Path, version: str, locks: list[str],
@@ -84,8 +87,7 @@ def test_those_of_another_spark(
     (home / "jars").mkdir(parents=True)
     (home / f"jars/spark-core_2.12-{version}.jar").touch()
     assert tidegate(monkeypatch, "jars", "--spark-home", str(home)) == 0
-    names = ["spark-s3" if each == "S3" else f"spark-kafka{each}" for each in locks]
-    assert fetched == [f"{name} {home}" for name in names]
+    assert fetched == [f"{name} {home}" for name in locks]
     assert capsys.readouterr().err == ""
 
 
@@ -99,6 +101,6 @@ def test_with_those_of_the_broker(
     assert json.loads(capsys.readouterr().out) == {
         "format": 1,
         "directory": f"{tmp_path}/jars",
-        "jars": ["kafka-broker.jar", "shared.jar", "spark-kafka.jar", "spark-s3.jar"],
+        "jars": [f"{name}.jar" for name in ("kafka-broker", "shared", *sorted(jars.OF_SPARK))],
         "archive": f"{tmp_path}/cds/a.jsa",
     }

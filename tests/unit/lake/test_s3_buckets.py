@@ -121,7 +121,7 @@ OBSTORE = (
     ("status", "code", "message", "refusal"),
     [
         ("403 Forbidden", "AccessDenied", "no", LakeReadOnly),
-        ("404 Not Found", "NoSuchBucket", "it does not exist", LakeUnavailable),
+        ("404 Not Found", "NoSuchBucket", "it does not exist", ConfigurationError),
         ("503 Slow Down", "SlowDown", "later", LakeUnavailable),
     ],
 )

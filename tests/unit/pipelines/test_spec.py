@@ -229,7 +229,7 @@ def test_several_complaints_about_a_key_are_lines() -> None:
     ]
 
 
-USABLE = "use a directory (/data, file:///data) or s3://bucket/data"
+USABLE = "use a directory (/data, file:///data) or s3://bucket/data or gs://bucket/data"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ USABLE = "use a directory (/data, file:///data) or s3://bucket/data"
     [
         ("hdfs://nn:8020/lake", f"hdfs:// is not supported; {USABLE}"),
         ("ftp://host/lake", f"ftp:// is not supported; {USABLE}"),
-        ("gs://bucket/lake", f"gs:// is not supported; {USABLE}"),
+        ("gcs://bucket/lake", "gcs:// is not supported; use gs://"),
         ("abfss://c@a.dfs.core.windows.net/lake", f"abfss:// is not supported; {USABLE}"),
         ("https://host/lake", f"https:// is not supported; {USABLE}"),
         ("s3a://bucket/lake", "s3a:// is not supported; use s3://"),
@@ -252,6 +252,7 @@ USABLE = "use a directory (/data, file:///data) or s3://bucket/data"
         ("/a lake", None),
         ("file:///lake", None),
         ("s3://bucket", None),
+        ("gs://bucket/lake", None),
         ("s3://my.bucket-1/a/lake", None),
     ],
 )

@@ -1,7 +1,8 @@
 """The jars that PySpark does not contain, pinned with hashes by the lock files in this directory.
 
-A lock is a flat list of lines `group:artifact:version sha256`. Nothing is resolved beyond it. Ivy,
-which PySpark contains, fetches the jars from its default repository. Its cache is not kept.
+A lock is a flat list of lines `group:artifact:version[:classifier] sha256`. Nothing is resolved
+beyond it. Ivy, which PySpark contains, fetches the jars from its default repository. Its cache is
+not kept.
 """
 
 import hashlib
@@ -60,10 +61,11 @@ class Jar:
     artifact: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def file(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        return "-".join(filter(None, (self.artifact, self.version, self.classifier))) + ".jar"
 
 
 def cache_dir() -> Path:
@@ -132,10 +134,13 @@ def parse_lock(text: str, *, source: str) -> list[Jar]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) != 2 or words[0].count(":") != 2 or len(words[1]) != 64:
-            raise JarError(f"{source}, line {number}: not `group:artifact:version sha256`: {line}")
-        group, artifact, version = words[0].split(":")
-        jars.append(Jar(group, artifact, version, sha256=words[1]))
+        parts = words[0].split(":")
+        if len(words) != 2 or len(parts) not in (3, 4) or len(words[1]) != 64:
+            raise JarError(
+                f"{source}, line {number}: not `group:artifact:version[:classifier] sha256`: {line}"
+            )
+        group, artifact, version, classifier = (*parts, "")[:4]
+        jars.append(Jar(group, artifact, version, words[1], classifier))
     return jars
 
 
@@ -204,13 +209,17 @@ def _run_ivy(jars: Sequence[Jar], into: Path, spark: Path | None) -> None:
     """Fetch jars into a directory; raises JarError."""
     dependencies = "\n".join(
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)}"
-        f' rev={quoteattr(jar.version)} conf="jars->default" transitive="false"/>'
+        f' rev={quoteattr(jar.version)} conf="jars->default" transitive="false">'
+        f'<artifact name={quoteattr(jar.artifact)} type="jar"'
+        + (f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else "")
+        + "/></dependency>"
         for jar in jars
     )
     settings, module = into / "settings.xml", into / "ivy.xml"
     settings.write_text(_IVY_SETTINGS)
     module.write_text(
-        '<ivy-module version="2.0"><info organisation="tidegate" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="tidegate" module="jars"/>'
         '<configurations><conf name="jars"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
@@ -219,7 +228,7 @@ def _run_ivy(jars: Sequence[Jar], into: Path, spark: Path | None) -> None:
         [
             find_java(), "-jar", _ivy_jar(spark), "-settings", settings, "-ivy", module,
             "-confs", "jars", "-cache", into / "cache",
-            "-retrieve", into / "[artifact]-[revision].[ext]",
+            "-retrieve", into / "[artifact]-[revision](-[classifier]).[ext]",
         ],
         env={**os.environ, **environment.withheld_variables()},
         capture_output=True, text=True, check=False,

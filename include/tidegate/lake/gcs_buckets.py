@@ -1,0 +1,131 @@
+"""Buckets of Google Cloud Storage: its credentials, Spark's connector, and what obstore lacks.
+
+obstore reads the `GOOGLE_*` variables by itself. Spark's connector takes the credentials where
+Google's own tools have them: from a file, or from the machine. No secret is read here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from obstore.store import ObjectStore as Obstore
+
+from tidegate.core import layout
+from tidegate.core.locations import without_scheme
+from tidegate.core.source_root import Root
+from tidegate.errors import ConfigurationError
+from tidegate.lake.buckets import Buckets
+from tidegate.lake.store_protocol import Found, Listed
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+ENDPOINT, ALLOW_HTTP = "GOOGLE_BASE_URL", "GOOGLE_ALLOW_HTTP"
+_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+_CONNECTOR = "com.google.cloud.hadoop.fs.gcs"
+_CHUNK = 8 << 20
+"""Bytes that the connector keeps of each open file. Its default, 24 MiB, fills a small heap."""
+_UNKNOWN = {
+    "external_account": "workload identity federation",
+    "impersonated_service_account": "impersonation",
+}
+
+
+class GoogleStorage(Buckets):
+    """Buckets of Google Cloud Storage, or of a server that speaks as it does."""
+
+    def open(self, url: str) -> Obstore:
+        endpoint()
+        _check_credentials()
+        return super().open(url)
+
+    def spark_conf(self) -> Mapping[str, str]:
+        return _conf_of_spark(os.environ)
+
+    def arrow(self, url: str) -> tuple[fs.FileSystem, str]:
+        from pyarrow import fs
+
+        place = without_scheme(url).rstrip("/")
+        if not (where := endpoint()):
+            return fs.GcsFileSystem(), place
+        parts = urlsplit(where)
+        given = {"scheme": parts.scheme, "endpoint_override": parts.netloc}
+        return fs.GcsFileSystem(anonymous=True, **given), place
+
+    def files(self, root: Root, store: Obstore) -> Iterator[Found]:
+        # Tools of Google make objects of 0 bytes that stand for folders.
+        return (each for each in super().files(root, store) if each.file.size)
+
+    def is_file(self, listed: Listed) -> bool:
+        # The connector makes such objects, too, of an attempt and above. No staged file is empty.
+        directory, staging = f"{listed.path}/", layout.STAGING
+        is_of_staging = directory.startswith(staging) or staging.startswith(directory)
+        return listed.size > 0 or not is_of_staging
+
+    def prune(self, url: str, prefix: str) -> None:
+        from pyarrow import fs
+
+        system, root = self.arrow(url)
+        place = f"{root}/{prefix}".rstrip("/")
+        with suppress(OSError):  # what is left costs a line in a listing, and no byte
+            below = system.get_file_info(
+                fs.FileSelector(place, recursive=True, allow_not_found=True)
+            )
+            if all(each.type == fs.FileType.Directory for each in below):
+                system.delete_dir(place)
+
+
+def endpoint(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the address of a server that is not Google's. ConfigurationError for a wrong one."""
+    given = environ.get(ENDPOINT)
+    if given and urlsplit(given).scheme not in ("http", "https"):
+        raise ConfigurationError(f"{ENDPOINT}={given}: an endpoint is http(s)://host:port")
+    if given and given.startswith("http:") and environ.get(ALLOW_HTTP, "").lower() != "true":
+        raise ConfigurationError(
+            f"{ENDPOINT}={given}: the data would go there in clear; set {ALLOW_HTTP}=true if it may"
+        )
+    return given.rstrip("/") if given else None
+
+
+def _conf_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with which Spark reads and writes there. None is secret.
+
+    With a file of credentials, each node must have it at the same path. Without one, the nodes ask
+    the metadata server of their machine.
+    """
+    found = {
+        "fs.gs.impl": f"{_CONNECTOR}.GoogleHadoopFileSystem",
+        "fs.AbstractFileSystem.gs.impl": f"{_CONNECTOR}.GoogleHadoopFS",
+        "fs.gs.auth.type": "APPLICATION_DEFAULT" if environ.get(_FILE) else "COMPUTE_ENGINE",
+        "fs.gs.outputstream.upload.chunk.size": str(_CHUNK),
+    }
+    if where := endpoint(environ):
+        found |= {
+            "fs.gs.storage.root.url": f"{where}/",
+            "fs.gs.project.id": "none",
+            "fs.gs.auth.type": "UNAUTHENTICATED",
+            "fs.gs.operation.move.enable": "false",  # others lack this request
+        }
+    return {f"spark.hadoop.{name}": value for name, value in found.items()}
+
+
+def _check_credentials(environ: Mapping[str, str] = os.environ) -> None:
+    """Raise ConfigurationError for a file of credentials that obstore cannot use."""
+    if not (path := environ.get(_FILE)):
+        return
+    try:
+        kind = json.loads(Path(path).read_bytes()).get("type")
+    except (OSError, ValueError, AttributeError) as error:
+        why = getattr(error, "strerror", None) or "is not a JSON file of Google's credentials"
+        raise ConfigurationError(f"{_FILE}={path}: {why}") from None
+    if kind in _UNKNOWN:
+        raise ConfigurationError(
+            f"{_FILE}={path}: {_UNKNOWN[kind]} ({kind}) is not supported; use a service account, "
+            "gcloud's user credentials, or the identity of the machine"
+        )
