@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegate import flows
-from tidegate.core.ended_run import EndedRun
+from tidegate.core.ended_run import EndedRun, complete_through
 from tidegate.pipelines.value_types import due_times
 from tidegate.runs.pipeline_state import DagState, Due, Judged, judge_runs
 
@@ -55,6 +55,7 @@ def with_state(
         state=judged.state.value,
         reason=judged.reason,
         fix=judged.fix,
+        complete_through=complete_through(runs),
         last_run=runs[-1] if runs else None,
     )
     return stated, judged

@@ -24,7 +24,8 @@ KAFKA_A = {
     "login": None,
 }  # fmt: skip
 EGRESS = {
-    "state": "blocked", "reason": "b.json: row 1: no value", "fix": "", "last_run": None,
+    "state": "blocked", "reason": "b.json: row 1: no value", "fix": "",
+    "complete_through": None, "last_run": None,
     "format": 1, "pipeline": "out", "kind": "egress", "source": "/in/orders",
     "source_problem": None,
     "waiting": {

@@ -130,6 +130,7 @@ def test_status_json(spec, store, monkeypatch):
         "reason": "flights-0: expired: [12, 14), 2 offsets, and 1 other",
         "fix": "`tidegate offsets set flights flights 0 14 --reason …` gives these up; "
         "`on_expired: skip` gives up all that expire, also later",
+        "complete_through": None,
         "last_run": None,
         "format": 1,
         "pipeline": "flights",

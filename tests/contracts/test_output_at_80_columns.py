@@ -38,7 +38,7 @@ STATUS = {
     "reason": f"run {RED['run']} has failed: StageFailed",
     "fix": "`tidegate offsets set flights flights 11 90 --reason …` gives these up; "
     "`on_expired: skip` gives up all that expire, also later",
-    "last_run": RED,
+    "complete_through": None, "last_run": RED,
     "format": 1,
     "pipeline": "flights",
     "topics": {
@@ -111,7 +111,7 @@ def test_status_without_a_broker(shown, golden):
         "last_entry": None,
         "broker": "Kafka at b:9092 (kafka_default): no broker answered",
         "state": "unknown", "reason": "Kafka at b:9092 (kafka_default): no broker answered",
-        "fix": "", "last_run": None,
+        "fix": "", "complete_through": None, "last_run": None,
     }  # fmt: skip
     golden("status", shown(render.print_status, IngestStatus.from_json(state)))
     late = {"state": "late", "reason": "no run has ended well for 3h", "fix": "look; or run it"}

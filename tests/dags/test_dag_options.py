@@ -1,6 +1,7 @@
 """What a pipeline file says about its DAG: owner, pool, who is told, and what it follows."""
 
 import json
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import airflow_versions, assets, factory
+from tidegate.orchestration.command_connections import check_alert
 from tidegate.pipelines.spec import parse_spec
 
 LEAST = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
@@ -102,28 +104,33 @@ def test_who_is_told_of_a_missed_deadline() -> None:
     ],
 )
 @pytest.mark.usefixtures("alerts")
-def test_nobody_to_tell_is_an_error_of_the_file(
+def test_nobody_to_tell_stops_no_data(
     call: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An alert that nobody gets is found out when it is needed. Nothing but a notifier is called,
-    and no text of an error has an argument.
+    """The DAG says it, and so does the doctor, before an alert is needed. Nothing but a notifier is
+    called, and no text of an error has an argument.
     """
     (tmp_path / "exits.py").write_text("raise SystemExit(2)")
     monkeypatch.syspath_prepend(str(tmp_path))
-    told = {"call": call, "arguments": {"secret": "x"}}
-    with pytest.raises(ConfigurationError, match=f"^airflow.on_failure.call: {call}.*{why}"):
-        dag_of({"on_failure": told})
+    said = {"on_failure": {"call": call, "arguments": {"secret": "x"}}}
+    dag = dag_of(said)
+    assert "broken" in dag.tags
+    assert not dag.has_on_failure_callback
+    assert [task.task_id for task in dag.tasks] == [task.task_id for task in dag_of({}).tasks]
+    with pytest.raises(ConfigurationError) as raised:
+        check_alert(parse_spec({**LEAST, "airflow": said}))
+    assert str(raised.value) in dag.doc_md
+    assert re.search(f"^airflow.on_failure.call: {call}.*{why}", str(raised.value))
 
 
 def test_what_needs_a_later_airflow(monkeypatch: pytest.MonkeyPatch, alerts: None) -> None:
     monkeypatch.setattr(airflow_versions, "DeadlineAlert", None)
     monkeypatch.setattr(airflow_versions, "HAS_RUNTIME_PARTITIONS", False)
-    for said, least in (
-        ({"deadline": 5, "on_failure": PAGER}, "airflow.deadline: .*3.2"),
-        ({"complete_hours": True}, "airflow.complete_hours: .*3.3"),
-    ):
-        with pytest.raises(ConfigurationError, match=least):
-            dag_of(said)
+    assert (
+        "airflow.deadline: needs Airflow 3.2" in dag_of({"deadline": 5, "on_failure": PAGER}).doc_md
+    )
+    with pytest.raises(ConfigurationError, match=r"^airflow.complete_hours: .*3.3"):
+        dag_of({"complete_hours": True})
 
 
 def test_an_egress_may_follow_its_lake(pipelines: Path) -> None:

@@ -14,7 +14,7 @@ from tidegate.cli.arguments import Json, OneOrAll
 from tidegate.core.json_codec import Document
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, NeedsAirflow
-from tidegate.orchestration.command_connections import kafka, spark
+from tidegate.orchestration.command_connections import check_alert, kafka, spark
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Spec
 from tidegate.terminal.console import answer, bold, error_form, note, say, worst_exit_code
@@ -151,6 +151,7 @@ def _checks_of(name: str) -> list[Check]:
             lambda: kafka(spec),
             lambda: spark(spec),
             (lambda: kafka(pipeline_files.load_ingest(lake))) if lake else None,
+            lambda: check_alert(spec),
         )
     except Exception as error:
         wrong = doctor.failure("file", error_form(error)["message"], "correct what is listed")

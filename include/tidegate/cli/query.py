@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 MOST = 1_000
-"""Rows that are printed for people. JSON and CSV have all."""
+"""Rows that a terminal shows. A pipe or a file gets all."""
 LONG = 16
 """Bytes of a value that are printed for people. JSON and CSV have all."""
 
@@ -241,9 +241,9 @@ def _print(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     ]
     say_columns(
         [f">{name}" if right else name for name, right in zip(names, numbers, strict=True)],
-        [[_on_one_line(v) for v in row] for row in rows[:MOST]],
+        [[_on_one_line(v) for v in row] for row in (rows[:MOST] if out.is_terminal else rows)],
     )
-    if rows[MOST:]:
+    if out.is_terminal and rows[MOST:]:
         note(f"the first {MOST:,} of {counted(len(rows), 'row')}; --csv and --json print all")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate import errors
 from tidegate.core.json_codec import Document
-from tidegate.core.requests import Backfill, Replay
+from tidegate.core.requests import Backfill, Live, Replay
 from tidegate.errors import TidegateError
 
 _MOST_TEXT = 2000  # characters of an error
@@ -87,3 +88,11 @@ class EndedRun(Document):
     def is_regular(self) -> bool:
         """Whether the run took what is new, and no window of the past."""
         return self.lane not in (Backfill.lane, Replay.lane)
+
+
+def complete_through(runs: Sequence[EndedRun]) -> str | None:
+    """Return the time until when all is in the lake, or sent: that of the newest live run which
+    knows it. `runs` has the newest last.
+    """
+    times = (run.complete_through for run in reversed(runs) if run.lane == Live.lane)
+    return next(filter(None, times), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -131,7 +132,7 @@ class Fold:
     cluster_id: str | None = None
     # topic → digest of a decoding that live rows have.
     decodings: dict[str, dict[str, LiveDecoding]] = field(default_factory=dict)
-    # topic → reason → rows that were committed, those of replaced files included.
+    # topic → reason → rows of live commits, those of replaced files of such a commit included.
     undecodable: dict[str, dict[str, int]] = field(default_factory=dict)
     egress: EgressFold = field(default_factory=EgressFold)
 
@@ -172,9 +173,7 @@ class Fold:
         for topic, decoded in (entry.decoded or {}).items():
             offsets = sum(a.end - a.start for a in entry.accounts[topic].values())
             self._decode(topic, decoded.sha256, entry.plan_id, offsets)
-            counts = self.undecodable.setdefault(topic, {})
-            for reason, rows in decoded.undecodable.items():
-                counts[reason] = counts.get(reason, 0) + rows
+        self._count_undecodable(entry, 1)
         if entry.lane != REPLAY:
             for topic_id, r in entry.ranges:
                 self._cover(topic_id, r)
@@ -203,6 +202,13 @@ class Fold:
         parts.add((old.topic_ids[r.topic], r.partition), r.start, r.end)
         if not any(self.live_ranges(part.commit)):
             del self.live[part.commit], self.replaced[part.commit]
+            self._count_undecodable(old, -1)
+
+    def _count_undecodable(self, entry: Commit, sign: int) -> None:
+        for topic, decoded in (entry.decoded or {}).items():
+            counts = Counter(self.undecodable.get(topic, {}))
+            counts.update({reason: sign * rows for reason, rows in decoded.undecodable.items()})
+            self.undecodable[topic] = dict(+counts)
 
     def _decode(self, topic: str, sha256: str, plan_id: str, offsets: int) -> None:
         found = self.decodings.setdefault(topic, {})

@@ -73,10 +73,12 @@ def checks(
     kafka: KafkaLookup,
     spark: SparkLookup,
     source: KafkaLookup | None = None,
+    alert: Callable[[], None] | None = None,
 ) -> list[Check]:
     """Return a pipeline's checks. `kafka` and `spark` look up its connections and may raise.
 
-    `source` looks up the connection of the ingest pipeline whose lake an egress sends.
+    `source` looks up the connection of the ingest pipeline whose lake an egress sends. `alert`
+    raises ConfigurationError if nobody would be told of a failure.
     """
     ask: dict[str, Callable[[], Iterator[Line]]] = {"lake": lambda: check_lake(spec)}
     ask["connection"] = lambda: report_connections(kafka, source)
@@ -92,7 +94,19 @@ def checks(
     ask["provider"] = lambda: _provider(spec, find_connection(spark))
     ask["tokens"] = lambda: check_tokens(spec, kafka, spark, source)
     ask["settings"] = lambda: _settings(spec, find_connection(kafka))
+    if alert and spec.airflow.on_failure:
+        ask["alert"] = lambda: _alert(alert)
     return [Check(name, each, spec.name) for name, each in ask.items()]
+
+
+def _alert(check: Callable[[], None]) -> Iterator[Line]:
+    """Check that the notifier of a failure can be made on this machine."""
+    try:
+        check()
+    except ConfigurationError as error:
+        yield failure("alert", str(error), "correct it, or install its package")
+    else:
+        yield ok("alert", "its notifier is there")
 
 
 def _settings(spec: Spec, kafka: KafkaCluster | None) -> Iterator[Line]:

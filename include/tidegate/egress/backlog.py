@@ -14,6 +14,7 @@ from tidegate.egress.byte_settings import judge_digest, line_ends, record_settin
 from tidegate.egress.lake_source import SourceLake, Unsent, open_source_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
+from tidegate.lake.ledger import refuse_absent
 from tidegate.lake.store_protocol import SourceFiles, Store, Stores
 from tidegate.runs.spec_protocol import EgressSpec, Pipelines
 
@@ -69,9 +70,9 @@ def read_backlog(
                 f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
                 "lake does not change"
             )
-        return _lake_backlog(
-            spec, open_source_lake(spec.source.lake, stores, pipelines), fold, compacted=compacted
-        )
+        lake = open_source_lake(spec.source.lake, stores, pipelines)
+        refuse_absent(lake.store, lake.fold)  # without a run it would count as sent
+        return _lake_backlog(spec, lake, fold, compacted=compacted)
     assert spec.source.path is not None
     source = stores.source(Root.of(spec.source.path))
     was_there = bool(fold.egress.sent or fold.egress.refused)

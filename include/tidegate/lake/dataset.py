@@ -127,11 +127,16 @@ class Lake:
     def duckdb(self, connection: Any = None) -> Any:
         """Return a DuckDB connection with a view of the dataset, named as the pipeline.
 
-        By default a new connection to a database in memory; with a `connection`, that one, so that
-        several lakes can be joined. ConfigurationError without the package `duckdb`.
+        By default a new connection to a database in memory, with times in UTC and the view `lake`,
+        too. With a `connection`, that one, so that several lakes can be joined. ConfigurationError
+        without the package `duckdb`.
         """
-        connection = _duckdb() if connection is None else connection
-        connection.register(self.name, self.dataset())
+        view = self.dataset()
+        if connection is None:
+            connection = _duckdb()
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.register("lake", view)
+        connection.register(self.name, view)
         return connection
 
     def query(self, sql: str, *others: Lake) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -5,6 +5,7 @@ Airflow. Commands and the Python API use them.
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from tidegate import connections
@@ -15,6 +16,7 @@ from tidegate.runs.spec_protocol import Spec
 
 if TYPE_CHECKING:
     from tidegate.broker.kafka_cluster import KafkaCluster
+    from tidegate.pipelines.spec import Spec as AnySpec
 
 DEFAULT = "spark_default"
 _LOCAL = Connection("spark", "local[*]")
@@ -28,6 +30,18 @@ def kafka(spec: Spec) -> KafkaCluster:
 def spark(spec: Spec) -> SparkConnection:
     """Return a pipeline's Spark connection. Local[*] without a spark_default."""
     return connections.spark(spec, lambda: _find("Spark", spec.spark.connection))
+
+
+def check_alert(spec: AnySpec) -> None:
+    """Try to make the notifier of a pipeline's file. ConfigurationError if that fails.
+
+    Nothing is checked in an environment without Airflow.
+    """
+    if spec.airflow.on_failure and find_spec("airflow"):
+        with metadata_database.quiet_airflow():
+            from tidegate.orchestration.dag_options import dag_arguments
+
+            dag_arguments(spec)
 
 
 def _find(kind: Literal["Kafka", "Spark"], connection_id: str) -> Connection:

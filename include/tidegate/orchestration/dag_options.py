@@ -50,8 +50,6 @@ def dag_arguments(spec: Spec) -> dict[str, Any]:
     tells nobody: its machine need not have the notifier.
     """
     said = spec.airflow
-    if said.complete_hours and not airflow_versions.HAS_RUNTIME_PARTITIONS:
-        raise ConfigurationError("airflow.complete_hours: needs Airflow 3.3 or later")
     if (told := said.on_failure) is None or get_parsing_context().task_id:
         return {}
     found: dict[str, Any] = {"on_failure_callback": _make_notifier(told)}

@@ -23,7 +23,7 @@ from airflow.sdk import (
 
 from tidegate import connections, flows
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import assets, dag_options, links, tasks
+from tidegate.orchestration import airflow_versions, assets, dag_options, links, tasks
 from tidegate.orchestration.airflow_versions import CronDataIntervalTimetable
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
@@ -88,6 +88,12 @@ def pipeline_dag(spec: Spec) -> DAG:
         doc = f"Its Kafka connection is wrong, and `plan` fails:\n\n{_fenced(error)}\n\n{doc}"
     if spec.airflow.doc:
         doc = f"{spec.airflow.doc}\n\n{doc}"
+    told: dict[str, Any] = {}
+    try:
+        told = dag_options.dag_arguments(spec)
+    except ConfigurationError as error:  # no alert stops data
+        tags.add("broken")
+        doc = f"Nobody is told when it fails:\n\n{_fenced(error)}\n\n{doc}"
     run_of = partial(tasks.run_of, spec)
     with DAG(
         dag_id=f"tidegate__{spec.name}",
@@ -104,7 +110,7 @@ def pipeline_dag(spec: Spec) -> DAG:
             **tasks.callbacks(run_of),
             **dag_options.task_defaults(spec),
         },
-        **dag_options.dag_arguments(spec),
+        **told,
     ) as dag:
         verdict = flow_tasks(
             run_of,
@@ -141,7 +147,12 @@ def flow_tasks(
 
 
 def _hours_task(pipeline: str) -> Any:
-    """Add the task that announces complete hours to the current DAG."""
+    """Add the task that announces complete hours to the current DAG.
+
+    ConfigurationError before Airflow 3.3.
+    """
+    if not airflow_versions.HAS_RUNTIME_PARTITIONS:
+        raise ConfigurationError("airflow.complete_hours: needs Airflow 3.3 or later")
     hours = assets.complete_hours(pipeline)
 
     # The run is published: its history has no failure of this task.

@@ -160,12 +160,12 @@ def _append(store: Store, pipeline: str, ended: EndedRun, *, keeps_error: bool) 
 
 
 def _is_again(known: EndedRun, ended: EndedRun) -> bool:
-    """Return whether a run that has ended well has only found again that it is done."""
-    return (
-        (known.dag, known.run) == (ended.dag, ended.run)
-        and known.error is ended.error is None
-        and known.report == ended.report
-    )
+    """Return whether a run that has ended well has only found again that it is done.
+
+    Of a replay another run may have done it, by the same id.
+    """
+    is_done = known.error is ended.error is None and known.report == ended.report
+    return is_done and (bool(ended.report) or (known.dag, known.run) == (ended.dag, ended.run))
 
 
 def _with(

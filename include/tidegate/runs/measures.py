@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from tidegate.core.ended_run import EndedRun
+from tidegate.core.ended_run import EndedRun, complete_through
 from tidegate.runs.pipeline_state import State
 
 
@@ -72,8 +72,8 @@ def _of_runs(runs: Sequence[EndedRun]) -> Found:
         return
     yield from run_measures(runs[-1])
     now = datetime.now(UTC).timestamp()
-    if through := [each.complete_through for each in runs if each.complete_through]:
-        yield "complete_through_age_seconds", {}, now - _seconds(through[-1])
+    if through := complete_through(runs):
+        yield "complete_through_age_seconds", {}, now - _seconds(through)
     if runs[-1].expires_at and runs[-1].lag:
         yield "expiry_seconds", {}, _seconds(runs[-1].expires_at) - now
 

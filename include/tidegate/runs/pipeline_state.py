@@ -94,12 +94,14 @@ class PipelineStatus(Document):
     """What the status of both kinds of pipeline says: its `state`, the `reason` and the way out.
 
     `state` is a State as text. `fix` is empty where the reason has the way out, or none is needed.
-    `last_run` is the newest run in the pipeline's history.
+    All is in the lake, or sent, up to `complete_through`, whatever replays came later. `last_run`
+    is the newest run in the pipeline's history.
     """
 
     state: str = State.UNKNOWN.value
     reason: str = ""
     fix: str = ""
+    complete_through: str | None = None
     last_run: EndedRun | None = None
 
 

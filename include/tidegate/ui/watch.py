@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 
 from tidegate import flows, statuses
 from tidegate.core.coverage import coverage_bar
-from tidegate.core.ended_run import EndedRun
-from tidegate.core.requests import Live
+from tidegate.core.ended_run import EndedRun, complete_through
 from tidegate.egress.status import read_egress_status
 from tidegate.errors import TidegateError, Transient
 from tidegate.ingest.status import read_ingest_status, read_state
@@ -88,11 +87,9 @@ class Look:
 
     @property
     def complete_through(self) -> datetime | None:
-        """The time until when all is in the lake, or sent, by its newest regular run."""
-        times = [
-            r.complete_through for r in self.runs if r.lane == Live.lane and r.complete_through
-        ]
-        return datetime.fromisoformat(times[-1]) if times else None
+        """The time until when all is in the lake, or sent."""
+        found = complete_through(self.runs)
+        return datetime.fromisoformat(found) if found else None
 
 
 class PipelineWatch:

@@ -1,6 +1,7 @@
 """A lake as a source: which offsets an egress sends, in which order, and what it refuses."""
 
 import json
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from tidegate.egress import lake_source, replay
 from tidegate.egress.pipeline_cycles import refuse_loop
 from tidegate.egress.publish import verdict
 from tidegate.egress.release import LateRange, declare_late
-from tidegate.egress.status import read_egress_status
+from tidegate.egress.status import judge_egress, read_egress_status
 from tidegate.errors import (
     ConfigurationError,
     LakeDamaged,
@@ -38,6 +39,7 @@ from tidegate.lake import committing
 from tidegate.lake.store import STORES
 from tidegate.pipelines import pipeline_files
 from tidegate.pipelines.spec import Egress, parse_spec
+from tidegate.runs.pipeline_state import State
 
 
 def test_a_lake_by_pattern_is_sent_and_looped(world: World) -> None:
@@ -81,6 +83,18 @@ def test_a_lake_that_lacks_the_window_is_refused(world: World, how: str) -> None
     with pytest.raises(SourceChanged, match=r"does not hold u-0 \[0, 10\)"):
         world.send()
     assert (world.ran, world.fold.egress.claims) == ([], {})
+
+
+def test_a_lake_that_no_run_has_written_is_not_sent(world: World) -> None:
+    """A wrong `lake` would count as sent, and the status would say so."""
+    make_lake(world, OffsetRange("u", 0, 0, 10), topics=["u"])
+    world.settings["source"] = {"lake": "in"}
+    shutil.rmtree(world.home / "lakes/in")
+    with pytest.raises(ConfigurationError, match="no run has written there"):
+        world.plan()
+    status = read_egress_status(world.spec, STORES, pipeline_files)
+    assert "no run has written there" in (status.source_problem or "")
+    assert judge_egress(status).state is State.BLOCKED
 
 
 @pytest.mark.usefixtures("lake_with_hole")

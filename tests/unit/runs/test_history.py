@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,15 @@ def test_what_is_done_again_changes_nothing(world: World) -> None:
     with pytest.raises(WindowRefused):
         ingest(world.run("b", asked=asked))
     assert store.names(layout.HISTORY) == before
+
+
+def test_a_replay_that_is_done_counts_once(world: World) -> None:
+    """Another run that asks for it by the same id has moved no row."""
+    done = replace(ended("one", lane="replay"), rows=7, report=("key", 1))
+    other = replace(done, run="two", dag="by-hand")
+    assert history._is_again(done, other)
+    assert not history._is_again(done, replace(other, report=("key", 2)))
+    assert not history._is_again(ended("one"), ended("two"))  # two that found nothing new
 
 
 def test_backfills_push_no_regular_run_out(world: World) -> None:
