@@ -428,4 +428,18 @@ MUTANTS = (
         "if False:",
         "tests/unit/egress/test_egress_plan.py::test_the_default_value",
     ),
+    Mutant(
+        "a run that sends nothing may leave files",
+        "history._ended",
+        ' and frozen.note.get("takes_all", True)',
+        "",
+        "tests/unit/egress/test_egress_plan.py::test_a_run_that_sends_nothing_may_leave_files",
+    ),
+    Mutant(
+        "a lake that no run has written does not count as sent",
+        "read_backlog",
+        "        refuse_absent(lake.store, lake.fold)",
+        "        pass",
+        "tests/unit/egress/test_lake_source.py::test_a_lake_that_no_run_has_written_is_not_sent",
+    ),
 )

@@ -454,4 +454,18 @@ MUTANTS = (
         "",
         "tests/unit/lake/test_source_names.py::test_a_link_that_cannot_be_followed_stops_no_other_file",
     ),
+    Mutant(
+        "folders of Google's connector are no files",
+        "GoogleStorage.is_file",
+        "listed.size > 0 or not is_of_staging",
+        "True",
+        "tests/integration/test_gcs.py::test_folders_of_the_connector_are_no_files",
+    ),
+    Mutant(
+        "names are those after a name, whatever the server lists",
+        "ObjectStore.names",
+        "> after",
+        '!= ""',
+        "tests/contracts/test_stores.py::test_names_of_a_large_directory",
+    ),
 )

@@ -171,4 +171,32 @@ MUTANTS = (
         "                pass",
         "tests/dags/test_ui.py::test_the_page_waits_for_nobody",
     ),
+    Mutant(
+        "each complete hour is announced once",
+        "announce_hours",
+        "    since = next((found for each in newest if (found := _until(each.extra))), None)",
+        "    since = None",
+        "tests/dags/test_dag_options.py::test_each_hour_is_announced_once",
+    ),
+    Mutant(
+        "an hour is complete a minute after its end",
+        "hours_between",
+        "(through.astimezone(UTC) - _CLOCKS)",
+        "through.astimezone(UTC)",
+        "tests/dags/test_dag_options.py::test_hours_between",
+    ),
+    Mutant(
+        "a pipeline's file calls nothing but a notifier",
+        "_make_notifier",
+        "    if not isinstance(found, type) or not issubclass(found, BaseNotifier):",
+        "    if False:",
+        "tests/dags/test_dag_options.py::test_nobody_to_tell_stops_no_data",
+    ),
+    Mutant(
+        "an argument that Airflow cannot keep is refused in the file",
+        "_are_arguments",
+        "    _is_plain(given)",
+        "    pass",
+        "tests/unit/pipelines/test_airflow_settings.py::test_what_is_refused",
+    ),
 )

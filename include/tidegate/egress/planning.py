@@ -135,6 +135,8 @@ def draft_plan(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backl
     run, fold = opened.run, opened.ledger.fold
     spec = run.spec
     refuse_contradictions(spec, run.kafka)
+    if spec.source.lake:
+        run.pipelines.load_ingest(spec.source.lake)  # a wrong name creates no topic
     # The window is checked before the target is touched.
     backlog = replay.requested_backlog(opened, run.asked, record=record) if run.asked else None
     target = survey_planned_target(run, make=record)

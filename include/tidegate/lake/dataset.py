@@ -152,7 +152,7 @@ class Lake:
             if each.name in known:
                 raise ConfigurationError(f"two views would be named {each.name}")
             known[each.name] = each.dataset()
-        named = f'\nthe lake is the view lake, or "{self.name}"'
+        named = f'\nthe lake is the view lake, or "{self.name}"; words of SQL need quotes: "offset"'
         if others:
             named = f"\nthere are the views {', '.join(known)}"
         return run_query(known, sql, hint=named)
