@@ -1,12 +1,10 @@
 """Check a pipeline's directory in a lake against docs/internals/storage.md.
 
-Imports nothing of Tidegate.
-
     python include/tidegate_check/lake.py LAKE/PIPELINE [--json]
 
-LAKE is a directory or s3://bucket/path. Keys, region and endpoint of S3 are taken from the
-environment. The pipeline must be at rest: what a run changes meanwhile may be reported. Nothing is
-written. Exit code: 0 no difference, 3 differences, each by its name, 2 wrong use.
+Imports nothing of Tidegate. LAKE is a directory, s3://bucket/path or gs://bucket/path: keys, region
+and endpoint are those of the environment. The pipeline must be at rest. Nothing is written. Exit
+code: 0 no difference, 3 differences, each by its name, 2 wrong use.
 """
 
 from __future__ import annotations
@@ -110,13 +108,6 @@ class Commit(NamedTuple):
                     yield part["commit"], key, start, end
 
 
-def _google(endpoint: str) -> fs.FileSystem:
-    scheme, _, where = endpoint.partition("://")
-    if not where:
-        return fs.GcsFileSystem()
-    return fs.GcsFileSystem(anonymous=True, scheme=scheme, endpoint_override=where.rstrip("/"))
-
-
 class Stored:
     """The objects of a pipeline in a directory or a bucket."""
 
@@ -125,8 +116,8 @@ class Stored:
             self._fs = fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"))
             self._root = place.removeprefix("s3://").rstrip("/") + "/"
         elif place.startswith("gs://"):
-            self._fs = _google(os.environ.get("GOOGLE_BASE_URL", ""))
-            self._root = place.removeprefix("gs://").rstrip("/") + "/"
+            self._fs, root = fs.FileSystem.from_uri(place)
+            self._root = root + "/"
         else:
             self._fs = fs.LocalFileSystem()
             self._root = os.path.realpath(place.removeprefix("file://")) + "/"

@@ -149,7 +149,9 @@ class _Requests(BaseHTTPRequestHandler):
     def _stored(self, answer: Answer, text: str = "") -> None:
         status, _, body = answer
         if status != 200:
-            self._send(status, [], body)
+            is_put = self.command == "PUT" and "x-goog-copy-source" not in self.headers
+            no_bucket = b"<Error><Code>NoSuchBucket</Code></Error>"  # as the XML API says it
+            self._send(status, [], no_bucket if status == 404 and is_put else body)
             return
         told: dict[str, Any] = json.loads(body)
         told = told.get("resource", told)

@@ -241,9 +241,9 @@ def _print(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     ]
     say_columns(
         [f">{name}" if right else name for name, right in zip(names, numbers, strict=True)],
-        [[_on_one_line(v) for v in row] for row in (rows[:MOST] if out.is_terminal else rows)],
+        [[_on_one_line(v) for v in row] for row in (rows[:MOST] if sys.stdout.isatty() else rows)],
     )
-    if out.is_terminal and rows[MOST:]:
+    if sys.stdout.isatty() and rows[MOST:]:
         note(f"the first {MOST:,} of {counted(len(rows), 'row')}; --csv and --json print all")
 
 

@@ -9,11 +9,15 @@ from typing import NamedTuple
 
 
 class SparkLibrary(NamedTuple):
-    """Jars that Spark does not contain: their lock, their artifact, and one jar to know them by."""
+    """Jars that Spark does not contain: their lock, their artifact, and one jar to know them by.
+
+    `has_package`: Spark can fetch them by coordinates of its own version.
+    """
 
     lock: str
     artifact: str
     jar: str
+    has_package: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ SCHEMES = (
         "Google Cloud Storage",
         hadoop_name="gs",
         synonyms=frozenset({"gcs"}),
-        library=SparkLibrary("spark-gcs", "gcs-connector", "gcs-connector"),
+        library=SparkLibrary("spark-gcs", "gcs-connector", "gcs-connector", has_package=False),
         access="check GOOGLE_APPLICATION_CREDENTIALS and what its account may do",
         is_atomic=True,
     ),

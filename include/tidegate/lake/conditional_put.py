@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import obstore
 import tenacity
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, UnauthenticatedError
-from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import ObjectStore as Obstore
+
+from tidegate.lake.store_errors import is_refusal
 
 
 class _Conflict(BaseError):
@@ -55,7 +56,8 @@ def get(store: Obstore, path: str) -> bytes | None:
     retry=tenacity.retry_if_exception(
         lambda e: (
             isinstance(e, BaseError)
-            and not isinstance(e, AlreadyExistsError | StorePermissionDenied | UnauthenticatedError)
+            and not isinstance(e, AlreadyExistsError | NotFoundError)
+            and not is_refusal(e)
         )
     ),
     stop=tenacity.stop_after_attempt(4),

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 ENDPOINT, ALLOW_HTTP = "GOOGLE_BASE_URL", "GOOGLE_ALLOW_HTTP"
 _FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+_KEY = "GOOGLE_SERVICE_ACCOUNT"
+_OF_GCLOUD = Path(".config/gcloud/application_default_credentials.json")
+_PATIENCE = timedelta(seconds=20)  # of PyArrow, whose default is 15 minutes
+_WITHOUT_EMPTY_FILES = (layout.STAGING, layout.QUARANTINE, layout.DATA)
 _CONNECTOR = "com.google.cloud.hadoop.fs.gcs"
 _CHUNK = 8 << 20
 """Bytes that the connector keeps of each open file. Its default, 24 MiB, fills a small heap."""
@@ -53,20 +58,21 @@ class GoogleStorage(Buckets):
 
         place = without_scheme(url).rstrip("/")
         if not (where := endpoint()):
-            return fs.GcsFileSystem(), place
+            return fs.GcsFileSystem(retry_time_limit=_PATIENCE), place
         parts = urlsplit(where)
         given = {"scheme": parts.scheme, "endpoint_override": parts.netloc}
-        return fs.GcsFileSystem(anonymous=True, **given), place
+        return fs.GcsFileSystem(anonymous=True, retry_time_limit=_PATIENCE, **given), place
 
     def files(self, root: Root, store: Obstore) -> Iterator[Found]:
         # Tools of Google make objects of 0 bytes that stand for folders.
         return (each for each in super().files(root, store) if each.file.size)
 
     def is_file(self, listed: Listed) -> bool:
-        # The connector makes such objects, too, of an attempt and above. No staged file is empty.
-        directory, staging = f"{listed.path}/", layout.STAGING
-        is_of_staging = directory.startswith(staging) or staging.startswith(directory)
-        return listed.size > 0 or not is_of_staging
+        # The connector makes such objects, too. No file of ours is empty in these directories.
+        path = f"{listed.path}/"
+        return listed.size > 0 or not any(
+            path.startswith(each) or each.startswith(path) for each in _WITHOUT_EMPTY_FILES
+        )
 
     def prune(self, url: str, prefix: str) -> None:
         from pyarrow import fs
@@ -86,7 +92,7 @@ def endpoint(environ: Mapping[str, str] = os.environ) -> str | None:
     given = environ.get(ENDPOINT)
     if given and urlsplit(given).scheme not in ("http", "https"):
         raise ConfigurationError(f"{ENDPOINT}={given}: an endpoint is http(s)://host:port")
-    if given and given.startswith("http:") and environ.get(ALLOW_HTTP, "").lower() != "true":
+    if given and urlsplit(given).scheme == "http" and environ.get(ALLOW_HTTP, "").lower() != "true":
         raise ConfigurationError(
             f"{ENDPOINT}={given}: the data would go there in clear; set {ALLOW_HTTP}=true if it may"
         )
@@ -96,13 +102,13 @@ def endpoint(environ: Mapping[str, str] = os.environ) -> str | None:
 def _conf_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with which Spark reads and writes there. None is secret.
 
-    With a file of credentials, each node must have it at the same path. Without one, the nodes ask
-    the metadata server of their machine.
+    With a file of credentials, each node must have it at the same path. Without one, the nodes use
+    what their machine has.
     """
     found = {
         "fs.gs.impl": f"{_CONNECTOR}.GoogleHadoopFileSystem",
         "fs.AbstractFileSystem.gs.impl": f"{_CONNECTOR}.GoogleHadoopFS",
-        "fs.gs.auth.type": "APPLICATION_DEFAULT" if environ.get(_FILE) else "COMPUTE_ENGINE",
+        "fs.gs.auth.type": "APPLICATION_DEFAULT",
         "fs.gs.outputstream.upload.chunk.size": str(_CHUNK),
     }
     if where := endpoint(environ):
@@ -116,11 +122,15 @@ def _conf_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_credentials(environ: Mapping[str, str] = os.environ) -> None:
-    """Raise ConfigurationError for a file of credentials that obstore cannot use."""
-    if not (path := environ.get(_FILE)):
+    """Raise ConfigurationError for credentials that obstore or Spark's connector cannot use."""
+    if not endpoint(environ) and (alone := [name for name in environ if name.startswith(_KEY)]):
+        raise ConfigurationError(f"{alone[0]}: Spark does not read it; use {_FILE}")
+    given, of_gcloud = environ.get(_FILE), Path(environ.get("HOME", "/")) / _OF_GCLOUD
+    if not given and not of_gcloud.exists():
         return
+    path = Path(given) if given else of_gcloud
     try:
-        kind = json.loads(Path(path).read_bytes()).get("type")
+        kind = json.loads(path.read_bytes()).get("type")
     except (OSError, ValueError, AttributeError) as error:
         why = getattr(error, "strerror", None) or "is not a JSON file of Google's credentials"
         raise ConfigurationError(f"{_FILE}={path}: {why}") from None

@@ -89,7 +89,8 @@ class ObjectStore:
                     self._store, directory.rstrip("/"), offset=directory + after
                 )
                 for each in batch
-                if (name := each["path"].removeprefix(directory)) > after  # not all servers do it
+                if each["path"].startswith(directory)  # or it stands for the directory itself
+                and (name := each["path"].removeprefix(directory)) > after  # not all servers do it
             )
 
     def size(self, path: str) -> int | None:

@@ -13,9 +13,26 @@ from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 
 from tidegate.core.locations import find_scheme
 from tidegate.core.wording import one_line
-from tidegate.errors import ConfigurationError, LakeDamaged, LakeReadOnly, LakeUnavailable
+from tidegate.errors import (
+    ConfigurationError,
+    LakeDamaged,
+    LakeReadOnly,
+    LakeUnavailable,
+    TidegateError,
+)
 
-_REFUSED = (" 401 Unauthorized", " 403 Forbidden")
+# In texts, since the errors of a listing, and of asking for a token, have no classes.
+_REFUSED = (
+    *(" 401 Unauthorized", " 403 Forbidden"),
+    *("invalid_grant", "invalid_client", "unauthorized_client"),
+)
+_NO_BUCKET = ("NoSuchBucket", "bucket does not exist")
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether a store, or who gives its tokens, has refused: a retry does not help."""
+    by_class = PermissionError | StorePermissionDenied | UnauthenticatedError
+    return isinstance(error, by_class) or any(said in str(error) for said in _REFUSED)
 
 
 @contextmanager
@@ -29,7 +46,7 @@ def as_lake_errors(url: str, *, but: tuple[type[Exception], ...] = ()) -> Iterat
         yield
     except but:
         raise
-    except (PermissionError, StorePermissionDenied, UnauthenticatedError) as error:
+    except (PermissionError, StorePermissionDenied) as error:
         raise _not_permitted(url, error) from error
     except OSError as error:
         if error.errno == errno.EROFS:
@@ -42,10 +59,9 @@ def as_lake_errors(url: str, *, but: tuple[type[Exception], ...] = ()) -> Iterat
     except BaseError as error:
         if isinstance(error, AlreadyExistsError | NotFoundError):
             raise
-        # The errors of a listing have no classes.
-        if any(refused in str(error) for refused in _REFUSED):
+        if is_refusal(error):
             raise _not_permitted(url, error) from error
-        if " 404 Not Found" in str(error):
+        if any(said in str(error) for said in _NO_BUCKET):
             raise without_bucket(url, error) from error
         raise LakeUnavailable(f"lake {url}: {one_line(error)}") from error
 
@@ -98,9 +114,13 @@ def refuse_another_size(uri: str, size: int, expected: int) -> None:
         )
 
 
-def without_bucket(url: str, error: Exception) -> ConfigurationError:
-    """Return the error of a lake in a bucket that does not exist."""
-    return ConfigurationError(f"lake {url}: the bucket does not exist: {one_line(error)}")
+def without_bucket(url: str, error: Exception) -> TidegateError:
+    """Return the error of a bucket that does not exist, if the store has named it; a proxy, or who
+    gives tokens, says 404, too.
+    """
+    if any(said in str(error) for said in _NO_BUCKET):
+        return ConfigurationError(f"lake {url}: the bucket does not exist: {one_line(error)}")
+    return LakeUnavailable(f"lake {url}: {one_line(error)}")
 
 
 def _not_permitted(url: str, error: Exception) -> LakeReadOnly:

@@ -76,6 +76,11 @@ def refuse_missing(source: str, library: SparkLibrary, home: Path | None) -> Non
     """Raise ConfigurationError if a source lacks the jars of a library."""
     if source == CACHE:
         lock_of(library, home)
+    if source == PACKAGES and not library.has_package:
+        raise ConfigurationError(
+            f"jars: {PACKAGES}: Spark cannot fetch {library.artifact} so; write {CACHE}, {IMAGE} "
+            "or a directory"
+        )
     if source in (CACHE, PACKAGES):
         return
     directory = (home or spark_home.home()) / "jars" if source == IMAGE else Path(source)

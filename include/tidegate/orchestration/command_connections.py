@@ -39,9 +39,10 @@ def check_alert(spec: AnySpec) -> None:
     """
     if spec.airflow.on_failure and find_spec("airflow"):
         with metadata_database.quiet_airflow():
-            from tidegate.orchestration.dag_options import dag_arguments
+            from tidegate.orchestration import dag_options
 
-            dag_arguments(spec)
+            dag_options.failure_argument(spec)
+            dag_options.deadline_argument(spec)
 
 
 def _find(kind: Literal["Kafka", "Spark"], connection_id: str) -> Connection:

@@ -43,25 +43,29 @@ def task_defaults(spec: Spec) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def dag_arguments(spec: Spec) -> dict[str, Any]:
-    """Return who is told of a failed run, and of one that misses its deadline.
+def failure_argument(spec: Spec) -> dict[str, Any]:
+    """Return who is told of a failed run. ConfigurationError for what is no notifier.
 
-    ConfigurationError for what is no notifier, or needs a later Airflow. Empty in a task, which
-    tells nobody: its machine need not have the notifier.
+    Empty in a task, which tells nobody: its machine need not have the notifier.
     """
-    said = spec.airflow
-    if (told := said.on_failure) is None or get_parsing_context().task_id:
+    if (told := spec.airflow.on_failure) is None or get_parsing_context().task_id:
         return {}
-    found: dict[str, Any] = {"on_failure_callback": _make_notifier(told)}
-    if said.deadline is not None:
-        if airflow_versions.DeadlineAlert is None:
-            raise ConfigurationError("airflow.deadline: needs Airflow 3.2 or later")
-        found["deadline"] = airflow_versions.DeadlineAlert(
-            reference=airflow_versions.DeadlineReference.DAGRUN_QUEUED_AT,
-            interval=timedelta(seconds=said.deadline),
-            callback=airflow_versions.SyncCallback(told.call, told.arguments),
-        )
-    return found
+    return {"on_failure_callback": _make_notifier(told)}
+
+
+def deadline_argument(spec: Spec) -> dict[str, Any]:
+    """Return until when a run must end, and who is told. ConfigurationError before Airflow 3.2."""
+    said = spec.airflow
+    if said.deadline is None or said.on_failure is None or get_parsing_context().task_id:
+        return {}
+    if airflow_versions.DeadlineAlert is None:
+        raise ConfigurationError("airflow.deadline: needs Airflow 3.2 or later")
+    alert = airflow_versions.DeadlineAlert(
+        reference=airflow_versions.DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=timedelta(seconds=said.deadline),
+        callback=airflow_versions.SyncCallback(said.on_failure.call, said.on_failure.arguments),
+    )
+    return {"deadline": alert}
 
 
 def _make_notifier(told: Told) -> BaseNotifier:

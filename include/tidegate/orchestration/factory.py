@@ -89,11 +89,12 @@ def pipeline_dag(spec: Spec) -> DAG:
     if spec.airflow.doc:
         doc = f"{spec.airflow.doc}\n\n{doc}"
     told: dict[str, Any] = {}
-    try:
-        told = dag_options.dag_arguments(spec)
-    except ConfigurationError as error:  # no alert stops data
-        tags.add("broken")
-        doc = f"Nobody is told when it fails:\n\n{_fenced(error)}\n\n{doc}"
+    for argument in (dag_options.failure_argument, dag_options.deadline_argument):
+        try:
+            told |= argument(spec)
+        except ConfigurationError as error:  # no alert stops data
+            tags.add("broken")
+            doc = f"Nobody is told as its file says:\n\n{_fenced(error)}\n\n{doc}"
     run_of = partial(tasks.run_of, spec)
     with DAG(
         dag_id=f"tidegate__{spec.name}",

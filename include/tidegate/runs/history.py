@@ -148,7 +148,8 @@ def _append(store: Store, pipeline: str, ended: EndedRun, *, keeps_error: bool) 
     for _ in range(_TRIES):
         names = store.names(layout.HISTORY)
         known = _read(store, names)
-        if any(_is_again(each, ended) for each in known):
+        failed = any((e.dag, e.run) == (ended.dag, ended.run) and e.error for e in known)
+        if not failed and any(_is_again(each, ended) for each in known):
             return
         history = History(pipeline, _with(known, ended, keeps_error=keeps_error))
         last = int(names[-1].partition(".")[0]) if names else 0

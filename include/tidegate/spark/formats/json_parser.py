@@ -27,7 +27,7 @@ _OPTIONS = {
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HALF = rf"^(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])|{_PAIR})*+\\u[dD][89a-fA-F]"
 _ESCAPED_MARK = r"^(?:[^\\]|\\[^u]|\\u(?!(?i:fdd0)))*+\\u(?i:fdd0)"
-_BLANKS = " \t\r\n"
+_BLANK_OBJECT = r"^[ \t\r\n]++\{"  # Spark warns of a trim of other characters than blanks
 # Spark computes a number that it reads as text: 1.10 becomes 1.1. Quoted, with a mark, it is kept.
 _IN_TEXT = r'[^"0-9tf-]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"0-9tf-]*+)*+'
 _A_NUMBER = "-?[0-9][0-9.eE+-]*+"
@@ -57,7 +57,7 @@ def parse_json(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
     escapes = F.when(text.rlike(_HALF), F.lit("half a surrogate pair")).when(
         text.rlike(_ESCAPED_MARK), F.lit("U+FDD0, which is no character")
     )
-    begins_as_object = text.startswith("{") | F.ltrim(text, F.lit(_BLANKS)).startswith("{")
+    begins_as_object = text.startswith("{") | text.rlike(_BLANK_OBJECT)
     whole = F.coalesce(
         no_utf8(text),
         F.when(text.contains(MARK), F.lit("U+FDD0, which is no character")),
