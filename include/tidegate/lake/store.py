@@ -89,8 +89,8 @@ class ObjectStore:
                     self._store, directory.rstrip("/"), offset=directory + after
                 )
                 for each in batch
-                if each["path"].startswith(directory)  # or it stands for the directory itself
-                and (name := each["path"].removeprefix(directory)) > after  # not all servers do it
+                if (path := each["path"]).startswith(directory)  # else it is the directory itself
+                and (name := path.removeprefix(directory)) > after  # not all servers do it
             )
 
     def size(self, path: str) -> int | None:
