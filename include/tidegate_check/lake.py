@@ -2,9 +2,10 @@
 
     python include/tidegate_check/lake.py LAKE/PIPELINE [--json]
 
-Imports nothing of Tidegate. LAKE is a directory, s3://bucket/path or gs://bucket/path: keys, region
-and endpoint are those of the environment. The pipeline must be at rest. Nothing is written. Exit
-code: 0 no difference, 3 differences, each by its name, 2 wrong use.
+Imports nothing of Tidegate. LAKE is a directory, s3://bucket/path or gs://bucket/path: keys, and
+the region and endpoint of S3, are those of the environment. The pipeline must be at rest: what a
+run changes meanwhile may be reported. Nothing is written. Exit code: 0 no difference, 3
+differences, each by its name, 2 wrong use.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from support import topic_reader, topic_records
+from support import running_airflow, topic_reader, topic_records
 from tidegate.orchestration.assets import hours_between
-from tidegate_local import airflow, health, postgres
+from tidegate_local import airflow, postgres
 from tidegate_local.airflow_api import OVER, AirflowApi
 from tidegate_local.kafka import Broker
 from tidegate_local.ports import free_port
@@ -156,18 +156,11 @@ def world(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}",
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
     }
+    expected = ["tidegate__orders", "tidegate__back", "of_an_hour"]
     try:
-        airflow.migrate(home, database=database, env=env)
-        since, password = datetime.now(UTC), airflow.password(home)
-        for name in airflow.SERVICES:
-            airflow.start(name, home, database=database, env=env)
-        api = AirflowApi(f"http://127.0.0.1:{port}", user=airflow.USER, password=password)
-        expected = ["tidegate__orders", "tidegate__back", "of_an_hour"]
-        health.wait(api, home, started=list(airflow.SERVICES), since=since, expected=expected)
-        yield World(home, api, broker, collector)
+        with running_airflow.running(home, database, env, port, expected) as api:
+            yield World(home, api, broker, collector)
     finally:
-        for name in airflow.SERVICES:
-            airflow.stop(name, home)
         postgres.stop(home)
         collector.shutdown()
 

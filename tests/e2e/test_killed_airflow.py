@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 import pytest
 
-from support import oracle_client, topic_records
+from support import oracle_client, running_airflow, topic_records
 from support.process_list import descendants
 from tidegate_local import airflow, health, postgres, processes
 from tidegate_local.airflow_api import OVER, AirflowApi, AirflowUnreachable
@@ -160,17 +160,9 @@ def world(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[
     for gate in gates.values():
         gate.touch()
     try:
-        airflow.migrate(home, database=database, env=env)
-        since, password = datetime.now(UTC), airflow.password(home)
-        for name in airflow.SERVICES:
-            airflow.start(name, home, database=database, env=env)
-        api = AirflowApi(f"http://127.0.0.1:{port}", user=airflow.USER, password=password)
-        services = list(airflow.SERVICES)
-        health.wait(api, home, started=services, since=since, expected=[DAG, OWN])
-        yield World(home, api, database, env, broker)
+        with running_airflow.running(home, database, env, port, [DAG, OWN]) as api:
+            yield World(home, api, database, env, broker)
     finally:
-        for name in airflow.SERVICES:
-            airflow.stop(name, home)
         postgres.stop(home)
 
 
