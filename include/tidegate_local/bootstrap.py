@@ -98,7 +98,7 @@ class Venv:
         self.home = root / ".venv"
         self.python = self.home / "bin" / "python"
         self.log = self.home / "setup.log"
-        self._lock = root / "requirements.lock"
+        self._lock = root / "requirements.txt"
         self._stamp = self.home / "tidegate-setup.json"
         self._installing = self.home / "installing"
 
@@ -213,7 +213,7 @@ class Venv:
         if len(set(versions)) != 1:
             raise SetupError(
                 f"pyspark and pyspark-client differ ({' and '.join(versions) or 'missing'}), and"
-                " share their files: give both one version in requirements.txt, then `make lock`"
+                " share their files: give both one version in pyproject.toml, then `make lock`"
             )
 
     def _uv(self, *arguments: str) -> None:

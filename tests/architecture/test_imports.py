@@ -1,14 +1,15 @@
-"""What is imported: in production nothing of the tests, and only what requirements.txt names."""
+"""What is imported: in production nothing of the tests, and only what pyproject.toml names."""
 
 import ast
 import json
-import re
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from support.declared_packages import packages
 
 PROJECT = Path(__file__).parents[2]
 
@@ -93,9 +94,7 @@ def test_requirements_name_what_is_imported():
     files = [path for directory in directories for path in directory.rglob("*.py")]
     paths = [PROJECT / name for name in ("include", "tests", "tests/bench", "tests/oracle")]
     ours = {path.stem for directory in paths for path in directory.iterdir()}
-    lines = (PROJECT / "requirements.txt").read_text().splitlines()
-    named = [match[0] for line in lines if (match := re.match(r"[\w-]+", line))]
-    brought = {path.parts[0].split(".")[0] for name in named for path in files_of(name)}
+    brought = {path.parts[0].split(".")[0] for name in packages() for path in files_of(name)}
     imports = {name for path in files for name in imported(path)}
     assert imports - ours - sys.stdlib_module_names - OF_THE_USER <= brought
     assert {"kafka", "airflow", "pyspark", "confluent_kafka"} <= imports - ours

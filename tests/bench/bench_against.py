@@ -102,7 +102,7 @@ def checkout(ref: str) -> Iterator[Path]:
         tree = Path(directory, "tree")
         git = ["git", "-C", str(PROJECT)]
         subprocess.run([*git, "worktree", "add", "--quiet", "--detach", str(tree), ref], check=True)
-        locks = ["requirements.lock", "include/tidegate/launch/jars"]
+        locks = ["requirements.txt", "include/tidegate/launch/jars"]
         if subprocess.run([*git, "diff", "--quiet", ref, "--", *locks], check=False).returncode:
             print(f"{ref} has other packages or jars; its code runs with the packages of this tree")
         try:

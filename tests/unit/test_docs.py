@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from support import old_broker
 from support.cases import each_of
+from support.declared_packages import packages
 from support.doc_pages import DOCS, FENCED, PROJECT, anchor, fenced, named, page
 from tidegate import errors, faults
 from tidegate.broker import delegation_token
@@ -165,7 +165,7 @@ def test_the_table_of_tried_brokers() -> None:
     ]
     tried = {row[0]: tuple(row[2:6]) for row in rows[2:]}
     spark = {jar.artifact: jar.version for jar in jars.read_lock("spark-kafka")}
-    python = re.search(r"^kafka-python==(\S+)", (PROJECT / "requirements.lock").read_text(), re.M)
+    python = re.search(r"^kafka-python==(\S+)", (PROJECT / "requirements.txt").read_text(), re.M)
     assert python
     clients = (python[1], spark["kafka-clients"], spark["spark-sql-kafka-0-10_2.13"])
     refused, *works = (tried.pop(v) for v in (old_broker.TOO_OLD, *old_broker.LOCKED))
@@ -237,14 +237,8 @@ def test_fault_points_are_listed() -> None:
 
 
 def test_every_package_has_its_reason() -> None:
-    """Those of the lock, and those that an installation may have."""
-    lines = (PROJECT / "requirements.txt").read_text().splitlines()
-    packages = {m[0] for line in lines if (m := re.match(r"[\w-]+", line))}
-    given = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    ranges = sum(given["optional-dependencies"].values(), given["dependencies"])
-    packages |= {m[0] for each in ranges if (m := re.match(r"[\w-]+", each))} - {"tidegate"}
     adr = page("docs/internals/adr/0002-dependencies.md")
-    assert set(re.findall(r"^\| `([\w-]+)` \|", adr, re.MULTILINE)) == packages
+    assert set(re.findall(r"^\| `([\w-]+)` \|", adr, re.MULTILINE)) == packages()
 
 
 @each_of(sorted(PROJECT.glob("docs/internals/adr/0*.md")), named)

@@ -121,7 +121,7 @@ def test_the_dags_are_one_line(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["mwaa", "astro"])
 def test_requirements_have_the_form_of_pip(kind: str) -> None:
     """A name, extras and bounds; they admit what is locked, of Tidegate the next version."""
-    lock = (PROJECT / "requirements.lock").read_text()
+    lock = (PROJECT / "requirements.txt").read_text()
     pins = {**dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", lock, re.MULTILINE)), "tidegate": NEXT}
     lines = (EXAMPLES / kind / "requirements.txt").read_text().splitlines()
     wanted = [line for line in lines if line and line[0] not in "#-"]

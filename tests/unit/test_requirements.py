@@ -111,7 +111,7 @@ def test_an_undeclared_import_is_found(tmp_path: Path) -> None:
 
 def test_the_ranges_admit_what_is_locked_and_tested() -> None:
     """One that the lock lacks is not tested: it is named here."""
-    locked = pinned(PROJECT / "requirements.lock")
+    locked = pinned(PROJECT / "requirements.txt")
     untested = {"apache-airflow-providers-apache-kafka"}
     assert names(GIVEN) - locked.keys() - {"tidegate"} == untested
     assert outside(locked) == []

@@ -149,7 +149,7 @@ def test_the_script_by_itself_says_one_line(
     (package / "__init__.py").touch()
     for script in SCRIPTS:
         shutil.copy(script, package)
-    (checkout / "requirements.lock").touch()
+    (checkout / "requirements.txt").touch()
     (checkout / "pyproject.toml").touch()
     path = program("bin/java", java("11")).parent
     run = subprocess.run(
@@ -183,7 +183,7 @@ def checkout(
     """
     root = tmp_path / "checkout"
     root.mkdir()
-    (root / "requirements.lock").write_text(
+    (root / "requirements.txt").write_text(
         "pandas==1 \\\n    --hash=sha256:00\n"
         "setuptools==2 \\\n    --hash=sha256:11\nwheel==3\nuv==4\n"
     )
@@ -228,7 +228,7 @@ def calls(checkout: Path) -> list[str]:
     return lines
 
 
-WHOLE = ["pip uv.lock", "uv backend.lock", "uv requirements.lock", "uv checkout", "jars"]
+WHOLE = ["pip uv.lock", "uv backend.lock", "uv requirements.txt", "uv checkout", "jars"]
 
 
 def test_setup_does_what_is_missing_and_nothing_twice(checkout: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_changed_lock_begins_afresh(checkout: Path) -> None:
     assert bootstrap.main() == 0
     old = checkout / ".venv" / "old-package"
     old.touch()
-    (checkout / "requirements.lock").write_text("pandas==2\n")
+    (checkout / "requirements.txt").write_text("pandas==2\n")
     calls(checkout)
     assert bootstrap.main() == 0
     assert calls(checkout) == WHOLE[:4]
@@ -277,7 +277,7 @@ def test_a_changed_lock_waits_for_what_runs(
     service = checkout / ".venv/bin/airflow"
     service.write_text("#!/bin/sh\necho up\nread line\n")
     service.chmod(0o755)
-    (checkout / "requirements.lock").write_text("pandas==2\n")
+    (checkout / "requirements.txt").write_text("pandas==2\n")
     calls(checkout)
     with subprocess.Popen([service], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout

@@ -85,7 +85,7 @@ def waited_for(name: str) -> set[str]:
     return found | {each for other in found for each in waited_for(other)}
 
 
-def locked_version(name: str, lock: str = "requirements.lock") -> str:
+def locked_version(name: str, lock: str = "requirements.txt") -> str:
     (found,) = re.findall(rf"^{name}==(\S+)", (PROJECT / lock).read_text(), re.MULTILINE)
     return str(found)
 
