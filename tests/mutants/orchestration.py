@@ -199,4 +199,18 @@ MUTANTS = (
         "    pass",
         "tests/unit/pipelines/test_airflow_settings.py::test_what_is_refused",
     ),
+    Mutant(
+        "records are for who may start runs",
+        "_shows_records",
+        "    return shown and spec is not None and triggers",
+        "    return shown or triggers",
+        "tests/dags/test_records_page.py::test_who_sees_records",
+    ),
+    Mutant(
+        "records that do not fit are shown, and no others",
+        "unfit_records",
+        "rows.filter(pc.is_valid(rows[UNDECODABLE]))",
+        "rows",
+        "tests/dags/test_records_page.py::test_those_that_do_not_fit",
+    ),
 )

@@ -58,7 +58,8 @@ class AirflowSettings(Strict):
 
     `priority` is the weight of its tasks. `deadline` is in seconds since a run was queued. `doc` is
     Markdown above the DAG's own documentation. With `complete_hours` the DAG has a task that
-    announces each hour that became complete.
+    announces each hour that became complete. `show_records`: the page shows some records to those
+    who may start its runs.
     """
 
     owner: Annotated[Text, Field(max_length=_LONGEST_NAME)] | None = None
@@ -69,6 +70,7 @@ class AirflowSettings(Strict):
     deadline: Annotated[Whole, Field(ge=1, le=LONGEST_WAIT)] | None = None
     doc: Text | None = None
     complete_hours: bool = False
+    show_records: bool = True
 
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 from urllib.parse import urlencode
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -26,10 +26,12 @@ from tidegate import flows
 from tidegate.core.requests import Backfill
 from tidegate.core.wording import counted, duration
 from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.lake import shown_records
+from tidegate.lake.ledger import read_existing
 from tidegate.metrics import CONTENT_TYPE, open_metrics
 from tidegate.orchestration import airflow_connections
 from tidegate.pipelines import pipeline_files
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.runs import report_store
 from tidegate.runs.measures import measures
 from tidegate.runs.pipeline_state import State
@@ -77,6 +79,7 @@ _templates.filters.update(
     ways=figures.ways,
     worst_first=figures.worst_first,
     spans=figures.spans,
+    content=figures.content,
 )
 _templates.filters["with"] = lambda query, **more: urlencode({**query, **more})
 
@@ -228,11 +231,39 @@ def pipeline(request: Request, look: Looked, user: User) -> Response:
         charts=figures.charts(look.runs[-100:]),
         may_act=triggers.may_trigger(dag_id, user),
         shows_errors=triggers.may_read_logs(dag_id, user),
+        shows_records=_shows_records(look.spec, user),
         linked=triggers.readable_dags(in_airflow, user),
         said=_SAID.get(request.cookies.get(_DONE, ""), ""),
     )
     page.delete_cookie(_DONE)
     return page
+
+
+def _shows_records(spec: Spec | None, user: BaseUser) -> TypeGuard[Ingest]:
+    """Return whether a user may see records: who may also start runs, if the pipeline shows any."""
+    shown = isinstance(spec, Ingest) and spec.airflow.show_records
+    return shown and spec is not None and triggers.may_trigger(f"tidegate__{spec.name}", user)
+
+
+@app.get("/pipeline/{name}/records")
+def records(
+    request: Request, name: str, pipelines: Readable, user: User, topic: str = ""
+) -> Response:
+    """Return the newest records of a topic, and those that do not fit its schema."""
+    try:
+        spec = pipeline_files.load_named(name) if name in pipelines else None
+        if not _shows_records(spec, user):
+            raise HTTPException(404, "there are no records that you may see here")
+        store = flows.store(spec)
+        fold = read_existing(store, name)
+        if topic not in fold.topic_ids:
+            raise HTTPException(404, "the lake has no such topic")
+        newest = shown_records.newest_records(store, fold, topic)
+        unfit = shown_records.unfit_records(store, fold, topic)
+    except TidegateError as error:
+        raise HTTPException(503, f"{type(error).__name__}: {error}") from None
+    tables = [("Records that do not fit", unfit), ("The newest records", newest)]
+    return _page("records.html", request, name=name, topic=topic, tables=tables)
 
 
 _SAID = {

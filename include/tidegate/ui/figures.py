@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from tidegate.core.ended_run import EndedRun
+from tidegate.core.printable import escape_text
 from tidegate.core.wording import counted, duration
 from tidegate.runs.history import MOST_RUNS
 from tidegate.runs.pipeline_state import State
@@ -29,6 +31,7 @@ COLUMNS = (
 """The key by which a column sorts, its name, and whether it is text."""
 _DAY, HOUR = 24, timedelta(hours=1)
 _UNITS = ("B", "KB", "MB", "GB", "TB")
+_LONG = 200  # characters of a value, or bytes
 _ORDER = [*State]
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -199,6 +202,19 @@ def size(n: int | None) -> str:
             break
         value /= 1000
     return f"{n} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def content(value: Any) -> str:
+    """Return a key, a value or typed columns as text. Bytes that are no UTF-8 are hex digits."""
+    if isinstance(value, dict):
+        value = json.dumps(value, ensure_ascii=False, default=content)
+    elif isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            value = f"0x{value[:_LONG].hex()}"
+    text = "NULL" if value is None else escape_text(str(value))
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
 
 
 class Way(NamedTuple):
