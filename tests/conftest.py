@@ -96,6 +96,15 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def azure() -> Iterator[Any]:
+    """A server of Azure Blob Storage, with a container, for all tests of a worker."""
+    from support import azure_server  # few tests need it
+
+    with azure_server.running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def gcs() -> Iterator[Any]:
     """A server of Google Cloud Storage with a bucket "lakes", for all tests of a worker."""
     from support import gcs_server  # few tests need it

@@ -2,10 +2,8 @@
 
     python include/tidegate_check/lake.py LAKE/PIPELINE [--json]
 
-Imports nothing of Tidegate. LAKE is a directory, s3://bucket/path or gs://bucket/path: keys, and
-the region and endpoint of S3, are those of the environment. The pipeline must be at rest: what a
-run changes meanwhile may be reported. Nothing is written. Exit code: 0 no difference, 3
-differences, each by its name, 2 wrong use.
+Imports nothing of Tidegate. LAKE is a directory, or s3://, gs:// or abfss://…, with the keys of the
+environment. The pipeline must be at rest. Exit code: 0 no difference, 3 differences, 2 wrong use.
 """
 
 from __future__ import annotations
@@ -112,16 +110,18 @@ class Commit(NamedTuple):
 class Stored:
     """The objects of a pipeline in a directory or a bucket."""
 
-    def __init__(self, place: str) -> None:
-        if place.startswith("s3://"):
+    def __init__(self, place: str, files: Any = None) -> None:
+        kind, _, root = place.rpartition("://")
+        if kind == "s3":
             self._fs = fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"))
-            self._root = place.removeprefix("s3://").rstrip("/") + "/"
-        elif place.startswith("gs://"):
-            self._fs, root = fs.FileSystem.from_uri(place)
-            self._root = root + "/"
+        elif kind == "abfss":
+            container, account, path = re.split(r"@([^.]*)[^/]*", root)
+            key, root = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"), container + path
+            self._fs = files or fs.AzureFileSystem(account, key)
         else:
-            self._fs = fs.LocalFileSystem()
-            self._root = os.path.realpath(place.removeprefix("file://")) + "/"
+            self._fs = files or (fs.GcsFileSystem() if kind == "gs" else fs.LocalFileSystem())
+        is_local = kind in ("", "file")
+        self._root = (os.path.realpath(root) if is_local else root).rstrip("/") + "/"
 
     def sizes(self) -> dict[str, int]:
         everything = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
@@ -674,11 +674,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{options.place}: there is no pipeline of a lake here", file=sys.stderr)
         return 2
     found = checker.run()
-    counts = {"entries": checker.n, "commits": len(checker.commits)}
-    counts |= {"files": checker.files, "rows": checker.rows, "differences": len(found)}
+    counts: Form = {"entries": checker.n, "commits": len(checker.commits)}
+    counts = {**counts, "files": checker.files, "rows": checker.rows, "differences": len(found)}
     if options.json:
-        form = {"format": 1, **counts, "differences": [each._asdict() for each in found]}
-        print(json.dumps(form, indent=2))
+        counts = {"format": 1, **counts, "differences": [each._asdict() for each in found]}
+        print(json.dumps(counts, indent=2))
     else:
         for each in found:
             print(f"{each.name:<12} {each.where}: {each.what}")

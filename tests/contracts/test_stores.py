@@ -3,7 +3,6 @@ that the nets play with.
 """
 
 import io
-import secrets
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from nets.objects import Handle, Objects
+from support import bucket_servers
 from tidegate.core import locations
 from tidegate.core.locations import SCHEMES
 from tidegate.core.source_root import Root
@@ -22,12 +22,8 @@ from tidegate.lake.store import STORES, LocalStore, ObjectStore, open_store
 from tidegate.lake.store_protocol import Listed, SourceFiles, Store
 from tidegate.launch import jars
 
-VARIANTS = ["directory", "memory", "s3", "gs", "nets"]
-SERVERS = {"s3": "s3", "gs": "gcs"}
-"""The fixtures of the servers, by scheme."""
 
-
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture(params=["directory", "memory", "nets", *bucket_servers.SCHEMES])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     if request.param == "directory":
         return LocalStore(tmp_path / "p")
@@ -35,12 +31,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         return ObjectStore("memory:///p", MemoryStore())
     if request.param == "nets":
         return Handle(Objects(), "p")
-    for name, value in request.getfixturevalue(SERVERS[request.param]).environment.items():
-        monkeypatch.setenv(name, value)
-    return open_store(f"{request.param}://lakes/{secrets.token_hex(8)}", "p")
+    return open_store(bucket_servers.place_on(request.param, request, monkeypatch), "p")
 
 
-@pytest.fixture(params=["directory", *SERVERS])
+@pytest.fixture(params=["directory", *bucket_servers.SCHEMES])
 def source(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> SourceFiles:
@@ -48,9 +42,7 @@ def source(
     if request.param == "directory":
         above = str(tmp_path)
     else:
-        for name, value in request.getfixturevalue(SERVERS[request.param]).environment.items():
-            monkeypatch.setenv(name, value)
-        above = f"{request.param}://lakes/{secrets.token_hex(8)}"
+        above = bucket_servers.place_on(request.param, request, monkeypatch)
     files = STORES.open(above, "in")
     for name in ("a/1.csv", "a/_hidden.csv", "b"):
         files.create(name, b"id\n1\n")
@@ -60,12 +52,12 @@ def source(
 def test_each_scheme_is_served():
     """A bucket that a pipeline may name: tried here, with jars and settings for Spark."""
     kinds = [(scheme, buckets_of(scheme.example)) for scheme in SCHEMES]
-    assert {scheme.name for scheme in SCHEMES} <= {*VARIANTS}
+    assert {scheme.name for scheme in SCHEMES} == {*bucket_servers.FIXTURES}
     assert [s.name for s, _ in kinds if locations.location_complaint(s.example)] == []
     assert [s.name for s, _ in kinds if not jars.is_lock(s.library.lock)] == []
     assert [s.name for s, kind in kinds if not kind.spark_conf()] == []
-    unknown = next(s for s in ("gs", "abfs") if s not in {scheme.name for scheme in SCHEMES})
-    assert "is not supported" in (locations.location_complaint(f"{unknown}://bucket/a") or "")
+    for unknown in ("hdfs", "wasbs", "abfs", "ftp"):
+        assert "is not supported" in (locations.location_complaint(f"{unknown}://bucket/a") or "")
 
 
 def test_the_files_of_a_source(source):

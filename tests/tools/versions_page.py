@@ -71,6 +71,17 @@ in its command line, environment, working directory or files. What differs betwe
 [versions of Airflow](airflow.md#versions-of-airflow).
 """
 NOT_TRIED = """\
+## Stores
+
+| Lake | Tried with | What |
+|---|---|---|
+| a directory | ext4, tmpfs | all tests |
+| `s3://` | SeaweedFS 4 | whole runs, kills, races, damage |
+| `gs://` | fake-gcs-server 1.54 | whole runs, kills, races. Not Google's own service |
+| `abfss://` | Azurite 3.37 | the same. Not Azure's own service, and no hierarchical namespace |
+
+`wasb://` and `hdfs://` are refused: a ledger needs a create that one writer wins.
+
 ## Not tried
 
 - Other versions of Spark than those above. Versions before 3.5 are refused; later ones than 4.2 \

@@ -62,6 +62,7 @@ def test_pipelines_can_be_copied(path: Path, tmp_path: Path) -> None:
             "/data/lake",
             "s3://bucket/lake",
             "gs://bucket/lake",
+            "abfss://container@account.dfs.core.windows.net/lake",
         )
         assert path.name != "README.md" or len(text.splitlines()) <= 10
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -27,7 +27,8 @@ class Scheme:
     `hadoop_name` is the scheme by which Hadoop opens the same objects, with the jars of `library`.
     `synonyms` are schemes that other tools use for it. `is_atomic`: a file that Hadoop writes
     appears as a whole when it is closed, and renaming it would copy it. `access` says what to do
-    where a request is not permitted.
+    where a request is not permitted. `secrets` are variables of the environment, each with the name
+    of Hadoop's setting that takes it: the driver sets it while it runs, and no command line has it.
     """
 
     name: str
@@ -37,11 +38,14 @@ class Scheme:
     library: SparkLibrary
     access: str
     is_atomic: bool
+    bucket: str = "bucket"
+    form: re.Pattern[str] = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/|\Z)")
+    secrets: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def example(self) -> str:
         """A URL of this scheme."""
-        return f"{self.name}://bucket/data"
+        return f"{self.name}://{self.bucket}/data"
 
 
 SCHEMES = (
@@ -63,8 +67,28 @@ SCHEMES = (
         access="check GOOGLE_APPLICATION_CREDENTIALS and what its account may do",
         is_atomic=True,
     ),
+    Scheme(
+        "abfss",
+        "Azure Blob Storage",
+        hadoop_name="abfs",  # over TLS, too, unless a setting says otherwise
+        synonyms=frozenset({"abfs", "az", "azure"}),
+        library=SparkLibrary("spark-azure", "hadoop-azure", "hadoop-azure", has_package=False),
+        access="check the AZURE_* variables and what their owner may do",
+        is_atomic=False,
+        bucket="container@account.dfs.core.windows.net",
+        form=re.compile(r"[a-z0-9][a-z0-9-]*@[a-z0-9]+\.dfs\.core\.windows\.net(/|\Z)"),
+        secrets={
+            "AZURE_STORAGE_ACCOUNT_KEY": "fs.azure.account.key",
+            "AZURE_STORAGE_SAS_TOKEN": "fs.azure.sas.fixed.token",
+            "AZURE_CLIENT_SECRET": "fs.azure.account.oauth2.client.secret",
+        },
+    ),
 )
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/|\Z)")
+_REFUSED = {
+    "hdfs": "its create was not proven to have one winner",
+    **dict.fromkeys(("wasb", "wasbs"), "its create has several winners; use abfss://"),
+}
+"""Schemes that cannot hold a ledger, and why."""
 
 
 def find_scheme(url: str) -> Scheme | None:
@@ -89,7 +113,7 @@ def native_url(url: str) -> str:
 
 def without_scheme(place: str) -> str:
     """Return what is behind the scheme of a URL: of a bucket, its name and a key. A path stays."""
-    return re.sub(r"\A[a-z][a-z0-9+.-]*://", "", place)
+    return re.sub(r"\A[a-z][a-z0-9+.-]*://(?:([^/@]*)@[^/]*)?", r"\1", place)
 
 
 def location_complaint(path: str) -> str | None:
@@ -104,9 +128,11 @@ def location_complaint(path: str) -> str | None:
         return None if rest.startswith("/") else "a file URL is file:///and/a/path"
     for scheme in SCHEMES:
         if name == scheme.name:
-            return None if _BUCKET.match(rest) else f"no bucket: {name}://bucket/and/a/path"
+            return None if scheme.form.match(rest) else f"no bucket: {scheme.example}"
         if name in scheme.synonyms:
             return f"{name}:// is not supported; use {scheme.name}://"
+    if name in _REFUSED:
+        return f"{name}:// is not supported: {_REFUSED[name]}"
     examples = " or ".join(scheme.example for scheme in SCHEMES)
     return f"{name}:// is not supported; use a directory (/data, file:///data) or {examples}"
 

@@ -16,4 +16,8 @@ def buckets_of(url: str) -> Buckets:
             from tidegate.lake.gcs_buckets import GoogleStorage
 
             return GoogleStorage()
+        case "abfss":
+            from tidegate.lake.azure_buckets import AzureBlobs
+
+            return AzureBlobs()
     return Buckets()

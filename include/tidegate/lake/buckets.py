@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import obstore
 from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
+from tidegate.core import layout
 from tidegate.core.plan import SourceFile
 from tidegate.core.source_root import Root
+from tidegate.errors import ConfigurationError
 from tidegate.lake.store_protocol import Found, Listed
 
 if TYPE_CHECKING:
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 # obstore retries by itself. Its default of 3 minutes is too long to report an unreachable store.
 RETRIES: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
+_WITHOUT_EMPTY_FILES = (layout.STAGING, layout.QUARANTINE, layout.DATA)
+"""No file of ours is empty in these directories."""
 
 
 @dataclass(frozen=True, order=True)
@@ -35,6 +41,9 @@ class Upload:
 
 class Buckets:
     """Buckets for which obstore does everything. A kind that needs more is a subclass."""
+
+    copies_later = False
+    """Whether a copy may be incomplete when the server has answered."""
 
     def open(self, url: str) -> Obstore:
         """Open a URL. ConfigurationError if the environment describes the place wrongly."""
@@ -82,3 +91,54 @@ class Buckets:
 
     def abort_uploads(self, url: str, uploads: Sequence[Upload]) -> None:
         """Abort uploads. One that is not open is skipped."""
+
+
+def other_server(
+    environ: Mapping[str, str], permit: str, *variables: str, form: str = "http(s)://host:port"
+) -> str | None:
+    """Return the address of a server that is not the provider's, from the first variable with one.
+
+    ConfigurationError for an address of another form, and for plain HTTP unless `permit` is true.
+    """
+    variable = next(filter(environ.get, variables), None)
+    if variable is None:
+        return None
+    given = environ[variable]
+    scheme = urlsplit(given).scheme
+    if scheme not in ("http", "https"):
+        raise ConfigurationError(f"{variable}={given}: an endpoint is {form}")
+    if scheme == "http" and not is_true(environ, permit):
+        raise ConfigurationError(
+            f"{variable}={given}: the data would go there in clear; set {permit}=true if it may"
+        )
+    return given.rstrip("/")
+
+
+def is_true(environ: Mapping[str, str], name: str) -> bool:
+    """Return whether a variable is true, as obstore reads it."""
+    return environ.get(name, "").lower() in ("1", "true", "on", "yes", "y")
+
+
+class MarkedBuckets(Buckets):
+    """Buckets whose tools, and Spark's connector, make objects of 0 bytes for directories."""
+
+    def files(self, root: Root, store: Obstore) -> Iterator[Found]:
+        return (each for each in super().files(root, store) if each.file.size)
+
+    def is_file(self, listed: Listed) -> bool:
+        path = f"{listed.path}/"
+        return listed.size > 0 or not any(
+            path.startswith(each) or each.startswith(path) for each in _WITHOUT_EMPTY_FILES
+        )
+
+    def prune(self, url: str, prefix: str) -> None:
+        from pyarrow import fs
+
+        system, root = self.arrow(url)
+        place = f"{root}/{prefix}".rstrip("/")
+        with suppress(OSError):  # what is left costs a line in a listing, and no byte
+            below = system.get_file_info(
+                fs.FileSelector(place, recursive=True, allow_not_found=True)
+            )
+            if all(each.type == fs.FileType.Directory for each in below):
+                system.delete_dir(place)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,22 +16,17 @@ from urllib.parse import urlsplit
 
 from obstore.store import ObjectStore as Obstore
 
-from tidegate.core import layout
 from tidegate.core.locations import without_scheme
-from tidegate.core.source_root import Root
 from tidegate.errors import ConfigurationError
-from tidegate.lake.buckets import Buckets
-from tidegate.lake.store_protocol import Found, Listed
+from tidegate.lake.buckets import MarkedBuckets, other_server
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
-ENDPOINT, ALLOW_HTTP = "GOOGLE_BASE_URL", "GOOGLE_ALLOW_HTTP"
 _FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 _KEY = "GOOGLE_SERVICE_ACCOUNT"
 _OF_GCLOUD = Path(".config/gcloud/application_default_credentials.json")
 _PATIENCE = timedelta(seconds=20)  # of PyArrow, whose default is 15 minutes
-_WITHOUT_EMPTY_FILES = (layout.STAGING, layout.QUARANTINE, layout.DATA)
 _CONNECTOR = "com.google.cloud.hadoop.fs.gcs"
 _CHUNK = 8 << 20
 """Bytes that the connector keeps of each open file. Its default, 24 MiB, fills a small heap."""
@@ -42,7 +36,7 @@ _UNKNOWN = {
 }
 
 
-class GoogleStorage(Buckets):
+class GoogleStorage(MarkedBuckets):
     """Buckets of Google Cloud Storage, or of a server that speaks as it does."""
 
     def open(self, url: str) -> Obstore:
@@ -51,7 +45,7 @@ class GoogleStorage(Buckets):
         return super().open(url)
 
     def spark_conf(self) -> Mapping[str, str]:
-        return _conf_of_spark(os.environ)
+        return _conf_of_spark()
 
     def arrow(self, url: str) -> tuple[fs.FileSystem, str]:
         from pyarrow import fs
@@ -63,43 +57,13 @@ class GoogleStorage(Buckets):
         given = {"scheme": parts.scheme, "endpoint_override": parts.netloc}
         return fs.GcsFileSystem(anonymous=True, retry_time_limit=_PATIENCE, **given), place
 
-    def files(self, root: Root, store: Obstore) -> Iterator[Found]:
-        # Tools of Google make objects of 0 bytes that stand for folders.
-        return (each for each in super().files(root, store) if each.file.size)
 
-    def is_file(self, listed: Listed) -> bool:
-        # The connector makes such objects, too. No file of ours is empty in these directories.
-        path = f"{listed.path}/"
-        return listed.size > 0 or not any(
-            path.startswith(each) or each.startswith(path) for each in _WITHOUT_EMPTY_FILES
-        )
-
-    def prune(self, url: str, prefix: str) -> None:
-        from pyarrow import fs
-
-        system, root = self.arrow(url)
-        place = f"{root}/{prefix}".rstrip("/")
-        with suppress(OSError):  # what is left costs a line in a listing, and no byte
-            below = system.get_file_info(
-                fs.FileSelector(place, recursive=True, allow_not_found=True)
-            )
-            if all(each.type == fs.FileType.Directory for each in below):
-                system.delete_dir(place)
-
-
-def endpoint(environ: Mapping[str, str] = os.environ) -> str | None:
+def endpoint() -> str | None:
     """Return the address of a server that is not Google's. ConfigurationError for a wrong one."""
-    given = environ.get(ENDPOINT)
-    if given and urlsplit(given).scheme not in ("http", "https"):
-        raise ConfigurationError(f"{ENDPOINT}={given}: an endpoint is http(s)://host:port")
-    if given and urlsplit(given).scheme == "http" and environ.get(ALLOW_HTTP, "").lower() != "true":
-        raise ConfigurationError(
-            f"{ENDPOINT}={given}: the data would go there in clear; set {ALLOW_HTTP}=true if it may"
-        )
-    return given.rstrip("/") if given else None
+    return other_server(os.environ, "GOOGLE_ALLOW_HTTP", "GOOGLE_BASE_URL")
 
 
-def _conf_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
+def _conf_of_spark() -> dict[str, str]:
     """Return the settings with which Spark reads and writes there. None is secret.
 
     With a file of credentials, each node must have it at the same path. Without one, the nodes use
@@ -111,7 +75,7 @@ def _conf_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
         "fs.gs.auth.type": "APPLICATION_DEFAULT",
         "fs.gs.outputstream.upload.chunk.size": str(_CHUNK),
     }
-    if where := endpoint(environ):
+    if where := endpoint():
         found |= {
             "fs.gs.storage.root.url": f"{where}/",
             "fs.gs.project.id": "none",
@@ -123,7 +87,7 @@ def _conf_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _check_credentials(environ: Mapping[str, str] = os.environ) -> None:
     """Raise ConfigurationError for credentials that obstore or Spark's connector cannot use."""
-    if not endpoint(environ) and (alone := [name for name in environ if name.startswith(_KEY)]):
+    if not endpoint() and (alone := [name for name in environ if name.startswith(_KEY)]):
         raise ConfigurationError(f"{alone[0]}: Spark does not read it; use {_FILE}")
     given, of_gcloud = environ.get(_FILE), Path(environ.get("HOME", "/")) / _OF_GCLOUD
     if not given and not of_gcloud.exists():

@@ -22,7 +22,7 @@ from tidegate.core.plan import SourceFile
 from tidegate.core.source_root import Root
 from tidegate.core.wording import one_line
 from tidegate.errors import ConfigurationError, LakeReadOnly, LakeUnavailable, SourceUnavailable
-from tidegate.lake.buckets import Buckets, Upload
+from tidegate.lake.buckets import Buckets, Upload, is_true, other_server
 from tidegate.lake.parallel import AT_ONCE, in_parallel
 from tidegate.lake.store_protocol import Found
 
@@ -115,18 +115,15 @@ def location(environ: Mapping[str, str] = os.environ) -> Location:
     """
     if find_spec("botocore") is None:
         raise ConfigurationError("S3 needs botocore: pip install 'tidegate[s3]'")
-    endpoint = environ.get("AWS_ENDPOINT_URL") or environ.get("AWS_ENDPOINT") or None
-    if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
-        raise ConfigurationError(f"AWS_ENDPOINT_URL={endpoint}: an endpoint is http(s)://host:port")
-    if endpoint and endpoint.startswith("http:") and not _is_true(environ, "AWS_ALLOW_HTTP"):
+    endpoint = other_server(environ, "AWS_ALLOW_HTTP", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    if endpoint and (urlsplit(endpoint).hostname or "").endswith("googleapis.com"):
         raise ConfigurationError(
-            f"AWS_ENDPOINT_URL={endpoint}: the data would go there in clear; set"
-            " AWS_ALLOW_HTTP=true if it may"
+            f"AWS_ENDPOINT_URL={endpoint}: Google has no `If-None-Match` for S3's clients; use gs://"
         )
     return Location(
         endpoint,
         region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or _REGION,
-        path_style=not _is_true(environ, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"),
+        path_style=not is_true(environ, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"),
     )
 
 
@@ -271,7 +268,3 @@ def _as_lake_errors(url: str) -> Iterator[None]:
         raise LakeUnavailable(f"lake {url}: {error}") from error
     except BotoCoreError as error:
         raise LakeUnavailable(f"lake {url}: {error}") from error
-
-
-def _is_true(environ: Mapping[str, str], name: str) -> bool:
-    return environ.get(name, "").lower() in ("1", "true", "on", "yes", "y")

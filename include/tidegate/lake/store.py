@@ -23,7 +23,7 @@ from tidegate.core import layout, locations
 from tidegate.core.plan import LeftOutFile
 from tidegate.core.source_root import Root
 from tidegate.core.wording import one_line
-from tidegate.errors import ConfigurationError, SourceUnavailable
+from tidegate.errors import ConfigurationError, LakeUnavailable, SourceUnavailable
 from tidegate.lake import conditional_put
 from tidegate.lake.bucket_kinds import buckets_of
 from tidegate.lake.local_store import LocalStore
@@ -125,7 +125,10 @@ class ObjectStore:
             self._may_copy = True
 
     def _copy(self, source: str, target: str, size: int) -> None:
-        buckets_of(self.url).copy(self.url, self._store, source, target, size)
+        kind = buckets_of(self.url)
+        kind.copy(self.url, self._store, source, target, size)
+        if kind.copies_later and (there := self.size(target)) != size:
+            raise LakeUnavailable(f"{self.uri(target)} has {there} of {size} bytes yet")
 
     def check_writing(self) -> None:
         probe = f"{layout.PROBES}{secrets.token_hex(8)}"

@@ -26,7 +26,7 @@ _REFUSED = (
     *(" 401 Unauthorized", " 403 Forbidden"),
     *("invalid_grant", "invalid_client", "unauthorized_client"),
 )
-_NO_BUCKET = ("NoSuchBucket", "bucket does not exist")
+_NO_BUCKET = ("NoSuchBucket", "bucket does not exist", "ContainerNotFound")
 
 
 def is_refusal(error: BaseException) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.locations import find_scheme
+from tidegate.core.locations import SCHEMES, find_scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +21,14 @@ _NO_CHECKSUMS = {
     WITHOUT_SHELL: "com.globalmentor.apache.hadoop.fs.NakedLocalFileSystem",
     None: "org.apache.hadoop.fs.RawLocalFileSystem",
 }
+
+
+def give_secrets(hadoop_conf: Any) -> None:
+    """Set in Hadoop's configuration what the environment has for buckets: tasks are sent it."""
+    for scheme in SCHEMES:
+        for variable, name in scheme.secrets.items():
+            if value := os.environ.get(variable):
+                hadoop_conf.set(name, value)
 
 
 def with_scheme(path: str) -> str:
@@ -59,9 +68,12 @@ class HadoopDirectory:
     def files(self) -> Iterator[str]:
         """Yield the paths of all files below, relative to the directory."""
         base = self._files.makeQualified(self._path()).toUri()
-        listed = self._files.listFiles(self._path(), True)
+        listed, seen = self._files.listFiles(self._path(), True), set[str]()
         while listed.hasNext():
-            yield base.relativize(listed.next().getPath().toUri()).getPath()
+            path = base.relativize(listed.next().getPath().toUri()).getPath()
+            if path not in seen:  # abfs names each file of a directory with a marker twice
+                yield path
+            seen.add(path)
 
     def create(self, name: str, text: str) -> None:
         """Write a file atomically: it appears as a whole or not at all."""

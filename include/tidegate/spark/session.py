@@ -11,6 +11,7 @@ import tidegate
 from tidegate.errors import ConfigurationError
 from tidegate.settings import spark_lines
 from tidegate.settings.spark_conf import SAME_ROWS
+from tidegate.spark.hadoop_files import give_secrets
 from tidegate.spark.task_size import WRITERS
 
 # Else PySpark asks Java several times for each expression, to tell its line in our code.
@@ -27,7 +28,10 @@ def start(app_name: str) -> SparkSession:
 
 def create_session(app_name: str) -> SparkSession:
     """Return the session before it is configured."""
-    return SparkSession.builder.config(map=STATIC).appName(app_name).getOrCreate()
+    spark = SparkSession.builder.config(map=STATIC).appName(app_name).getOrCreate()
+    context: Any = spark.sparkContext
+    give_secrets(context._jsc.hadoopConfiguration())
+    return spark
 
 
 def configure_session(spark: SparkSession) -> SparkSession:

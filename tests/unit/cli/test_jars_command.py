@@ -38,9 +38,9 @@ def test_the_jars_of_spark(
 ) -> None:  # fmt: skip
     """Without the archive a run only starts more slowly: that is no failure."""
     assert tidegate(monkeypatch, "jars") == 0
-    assert fetched == ["spark-kafka", "spark-s3", "spark-gcs"]
+    assert fetched == ["spark-kafka", "spark-s3", "spark-gcs", "spark-azure"]
     out, err = capsys.readouterr()
-    assert (out, err) == (f"4 jars in {tmp_path}/jars\n", "no archive\n")
+    assert (out, err) == (f"5 jars in {tmp_path}/jars\n", "no archive\n")
 
 
 def test_the_zip_for_a_driver_without_tidegate(
@@ -69,14 +69,17 @@ def test_without_the_archive(
     fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tidegate(monkeypatch, "jars", "--no-archive", "--json") == 0
-    assert fetched == ["spark-kafka", "spark-s3", "spark-gcs"]
+    assert fetched == ["spark-kafka", "spark-s3", "spark-gcs", "spark-azure"]
     out, err = capsys.readouterr()
     assert (json.loads(out)["archive"], err) == (None, "")
 
 
 @pytest.mark.parametrize(
     ("version", "locks"),
-    [("3.5.1", ["spark-kafka-3.5"]), ("4.0.9", ["spark-kafka", "spark-s3", "spark-gcs"])],
+    [
+        ("3.5.1", ["spark-kafka-3.5"]),
+        ("4.0.9", ["spark-kafka", "spark-s3", "spark-gcs", "spark-azure"]),
+    ],
 )
 def test_those_of_another_spark(
     fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

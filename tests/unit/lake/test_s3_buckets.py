@@ -73,6 +73,7 @@ def test_the_names_of_a_place(
         ({"AWS_ENDPOINT_URL": "http://s3:9"}, "AWS_ALLOW_HTTP=true"),
         ({"AWS_ENDPOINT_URL": "http://s3:9", "AWS_ALLOW_HTTP": "false"}, "in clear"),
         ({"AWS_ENDPOINT_URL": "s3:9000"}, r"http\(s\)://host:port"),
+        ({"AWS_ENDPOINT_URL": "https://storage.googleapis.com"}, "use gs://"),
     ],
 )
 def test_a_wrong_endpoint_is_refused(

@@ -1,0 +1,132 @@
+"""Azure Blob Storage without a server: what is refused in the environment, and for Spark."""
+
+import json
+import os
+
+import pytest
+
+from tidegate.core.locations import find_scheme, location_complaint, native_url, without_scheme
+from tidegate.errors import ConfigurationError
+from tidegate.lake import azure_buckets
+from tidegate.lake.azure_buckets import AzureBlobs
+from tidegate.settings.secrets import secret_settings
+
+URL = "abfss://container@account.dfs.core.windows.net/lake"
+CLIENT = {"AZURE_TENANT_ID": "tenant", "AZURE_CLIENT_ID": "client"}
+HADOOP = "spark.hadoop.fs.azure.account"
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+
+
+def conf(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> dict[str, str]:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    return dict(AzureBlobs().spark_conf())
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"AZURE_STORAGE_ACCOUNT_KEY": "xyz"}, {"auth.type": "SharedKey"}),
+        ({"AZURE_STORAGE_SAS_TOKEN": "xyz"}, {"auth.type": "SAS"}),
+        (
+            {"AZURE_CLIENT_SECRET": "xyz", **CLIENT},
+            {
+                "auth.type": "OAuth",
+                "oauth.provider.type": "ClientCredsTokenProvider",
+                "oauth2.client.endpoint": "https://login.microsoftonline.com/tenant/oauth2/token",
+                "oauth2.client.id": "client",
+            },
+        ),
+        (
+            {"AZURE_FEDERATED_TOKEN_FILE": "/token", **CLIENT},
+            {
+                "auth.type": "OAuth",
+                "oauth.provider.type": "WorkloadIdentityTokenProvider",
+                "oauth2.client.id": "client",
+                "oauth2.msi.tenant": "tenant",
+                "oauth2.token.file": "/token",
+            },
+        ),
+        ({}, {"auth.type": "OAuth", "oauth.provider.type": "MsiTokenProvider"}),
+    ],
+)
+def test_ways_to_log_in(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], expected: dict[str, str]
+) -> None:
+    """Each is Spark's, too, without its secret, which its driver takes from the environment."""
+    found = conf(monkeypatch, environ)
+    of_login = {
+        name.removeprefix(f"{HADOOP}."): value.removeprefix(f"{azure_buckets._PROVIDERS}.")
+        for name, value in found.items()
+        if name.startswith(HADOOP)
+    }
+    assert of_login == expected
+    assert "xyz" not in json.dumps(found)
+    assert secret_settings(found) == []
+    scheme = find_scheme(URL)
+    secret = next(iter(environ), "")
+    assert scheme is not None
+    assert (secret in scheme.secrets) == ("xyz" in environ.values())
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"AZURE_STORAGE_ACCESS_KEY": "x"}, "use AZURE_STORAGE_ACCOUNT_KEY"),
+        ({"AZURE_STORAGE_CONNECTION_STRING": "x"}, "use AZURE_STORAGE_ACCOUNT_KEY"),
+        (
+            {"AZURE_STORAGE_ACCOUNT_KEY": "x", "AZURE_STORAGE_SAS_TOKEN": "x"},
+            "AZURE_STORAGE_ACCOUNT_KEY and AZURE_STORAGE_SAS_TOKEN: use one of them",
+        ),
+        ({"AZURE_CLIENT_SECRET": "x"}, "needs AZURE_TENANT_ID and AZURE_CLIENT_ID"),
+        ({"AZURE_STORAGE_ENDPOINT": "http://host:1/a"}, "AZURE_ALLOW_HTTP=true"),
+        ({"AZURE_STORAGE_ENDPOINT": "host:1"}, "an endpoint is http(s)://host:port/account"),
+    ],
+)
+def test_what_is_refused(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], said: str
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError) as raised:
+        AzureBlobs().open(URL)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (URL, None),
+        ("abfss://container/lake", "abfss://container@account.dfs.core.windows.net/data"),
+        ("abfss://c@a.blob.core.windows.net/x", "dfs.core.windows.net"),
+        ("abfs://c@a.dfs.core.windows.net/x", "use abfss://"),
+        ("az://c/x", "use abfss://"),
+        ("wasbs://c@a.blob.core.windows.net/x", "several winners"),
+        ("hdfs://host/x", "one winner"),
+    ],
+)
+def test_urls(url: str, said: str | None) -> None:
+    found = location_complaint(url)
+    assert found is None if said is None else said in (found or "")
+
+
+def test_other_names_of_a_place() -> None:
+    assert without_scheme(URL) == "container/lake"
+    assert native_url(URL) == URL.replace("abfss", "abfs")
+    assert without_scheme("s3://bucket/a@b") == "bucket/a@b"
+    assert without_scheme("/a@b/c") == "/a@b/c"
+
+
+def test_a_secret_in_a_setting_is_one() -> None:
+    """Whatever the account is named."""
+    given = {
+        "spark.hadoop.fs.azure.account.key.any.dfs.core.windows.net": "x",
+        "spark.hadoop.fs.azure.sas.container.any.dfs.core.windows.net": "x",
+        "spark.hadoop.fs.gs.auth.service.account.private.key": "x",
+    }
+    assert secret_settings(given) == sorted(given)
