@@ -16,6 +16,8 @@ from support import bucket_servers
 from tidegate.core import locations
 from tidegate.core.locations import SCHEMES
 from tidegate.core.source_root import Root
+from tidegate.doctor import store_trial
+from tidegate.doctor.check import run_checks
 from tidegate.errors import LakeDamaged, LakeUnavailable, SourceUnavailable, TidegateError
 from tidegate.lake.bucket_kinds import buckets_of
 from tidegate.lake.store import STORES, LocalStore, ObjectStore, open_store
@@ -58,6 +60,16 @@ def test_each_scheme_is_served():
     assert [s.name for s, kind in kinds if not kind.spark_conf()] == []
     for unknown in ("hdfs", "wasbs", "abfs", "ftp"):
         assert "is not supported" in (locations.location_complaint(f"{unknown}://bucket/a") or "")
+
+
+@pytest.mark.parametrize("scheme", bucket_servers.SCHEMES)
+def test_the_doctors_trial(scheme, request, monkeypatch):
+    """It passes on each server, and leaves nothing."""
+    place = bucket_servers.place_on(scheme, request, monkeypatch)
+    found = run_checks(store_trial.store_trial(place))
+    assert [line.says for line in found.checks if line.state == "failure"] == []
+    assert len(found.checks) == 7
+    assert open_store(place, "").objects("") == []
 
 
 def test_the_files_of_a_source(source):

@@ -12,6 +12,7 @@ from tidegate import flows
 from tidegate.cli.airflow_variables import signature, variables
 from tidegate.cli.arguments import Json, OneOrAll
 from tidegate.core.json_codec import Document
+from tidegate.core.locations import location_complaint
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.orchestration.command_connections import check_alert, kafka, spark
@@ -122,10 +123,35 @@ def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
 
 @app.command()
-def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
+def doctor(
+    pipeline: OneOrAll = None,
+    try_store: Annotated[
+        str | None,
+        typer.Option(metavar="LAKE", help="Only try this directory or URL as a place for lakes."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Check everything that a run needs. Each warning and failure names its fix."""
+    from tidegate.doctor.check import run_checks
+
+    found = run_checks(_trial_of(try_store) if try_store else _checks(pipeline))
+    answer(found, _print_doctor, as_json=as_json)
+    raise typer.Exit(3 if found.failures else 0)
+
+
+def _trial_of(place: str) -> list[Check]:
+    """Return the checks of a place for lakes. ConfigurationError for one that cannot be one."""
+    from tidegate.doctor.store_trial import store_trial
+
+    if complaint := location_complaint(place):
+        raise ConfigurationError(f"--try-store {place}: {complaint}")
+    return store_trial(place)
+
+
+def _checks(pipeline: str | None) -> list[Check]:
+    """Return the checks of this machine, and of a pipeline or all."""
     from tidegate.doctor import machine
-    from tidegate.doctor.check import Check, failure, run_checks
+    from tidegate.doctor.check import Check, failure
 
     checks = machine.machine_checks()
     try:
@@ -134,9 +160,7 @@ def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     except ConfigurationError as error:  # there is no directory of pipelines
         what, _, fix = str(error).partition("; ")
         checks.append(Check("pipelines", lambda: iter([failure("pipelines", what, fix)])))
-    found = run_checks(checks)
-    answer(found, _print_doctor, as_json=as_json)
-    raise typer.Exit(3 if found.failures else 0)
+    return checks
 
 
 def _checks_of(name: str) -> list[Check]:

@@ -77,7 +77,7 @@ class Lake:
         variables, else a profile or the role of the machine. ConfigurationError for a wrong
         endpoint. OSError from PyArrow for a store that does not answer.
         """
-        system, root = _filesystem(self._store)
+        system, root = filesystem(self._store)
         return dataset.FileSystemDataset.from_paths(
             [f"{root}/{path}" for _, _, path in self._located],
             schema=pyarrow.schema(
@@ -279,7 +279,7 @@ def _values(file: CommittedFile, window_date: str | None) -> dataset.Expression:
     return known & (dataset.field("window_date") == date.fromisoformat(window_date))
 
 
-def _filesystem(store: Store) -> tuple[fs.FileSystem, str]:
+def filesystem(store: Store) -> tuple[fs.FileSystem, str]:
     """Return PyArrow's file system of a store, and the path of the store in it."""
     # It is PyArrow's own client of the store: over Tidegate's, each file would be read through
     # Python, under one lock.
