@@ -45,15 +45,15 @@ MUTANTS = (
     Mutant(
         "an engine that is not known has not ended an application",
         "SparkEngine.end",
-        "return Unknown(why)",
+        "return Unknown(_unknown(identity))",
         "return Ended()",
         f"{_TAKEOVER}::test_an_application_of_another_engine_is_never_known_to_have_ended",
     ),
     Mutant(
         "a claim of an engine that is not known is not released",
         "SparkEngine.running",
-        "if why := _unknown(identity):",
-        "if False:",
+        "if (mode := cluster_modes.mode_of_identity(identity)) is None:",
+        'if (mode := cluster_modes.mode_of_identity({"master": "yarn"})) is None:',
         f"{_TAKEOVER}::test_an_application_of_another_engine_is_never_known_to_have_ended",
     ),
     Mutant(

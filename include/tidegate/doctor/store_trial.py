@@ -53,7 +53,7 @@ def _expect(what: str, found: Any, wanted: Any) -> None:
         raise _Unexpected(f"{what}: {found!r}, and not {wanted!r}")
 
 
-def _creates(store: Store) -> None:
+def _creates_once(store: Store) -> None:
     for content in (b"", b"one", bytes(_LONG)):
         path = f"create/{len(content)}"
         _expect("a new name", store.create(path, content), True)
@@ -62,7 +62,7 @@ def _creates(store: Store) -> None:
         _expect("what is there", store.get(path), content)
 
 
-def _lists(store: Store) -> None:
+def _lists_names(store: Store) -> None:
     for path in _NAMES:
         store.create(path, path.encode())
     _expect("a directory", [each.path for each in store.objects("a/")], [*_NAMES[:2]])
@@ -70,7 +70,7 @@ def _lists(store: Store) -> None:
     _expect("after a name", store.names("create/", after="0"), ["131072", "3"])
 
 
-def _places(store: Store) -> None:
+def _places_files(store: Store) -> None:
     store.create("place/from", b"rows")
     for _ in range(2):
         store.place("place/from", "place/to", 4)
@@ -83,7 +83,7 @@ def _places(store: Store) -> None:
         raise _Unexpected(f"{source} was placed as {target}, with {size} bytes")
 
 
-def _reads(store: Store) -> None:
+def _reads_parts(store: Store) -> None:
     store.create("read", b"0123456789")
     _expect("a range", store.read("read", 3, 5), b"34")
     with store.open("read") as file:
@@ -95,17 +95,17 @@ def _reads(store: Store) -> None:
             _expect(f"{path} by PyArrow", other.read(), path.encode())
 
 
-def _deletes(store: Store) -> None:
+def _deletes_files(store: Store) -> None:
     store.delete("read", "none")
     _expect("a deleted object", store.get("read"), None)
 
 
 _TRIALS: Mapping[str, Any] = MappingProxyType(
     {
-        "the first to create a name wins, and its content stays": _creates,
-        "a listing has what is in a directory, by name, and no more": _lists,
-        "a second name has the whole content at once": _places,
-        "parts of an object are read, by PyArrow's client, too": _reads,
-        "a deleted object is gone, and one that is not there is no error": _deletes,
+        "the first to create a name wins, and its content stays": _creates_once,
+        "a listing has what is in a directory, by name, and no more": _lists_names,
+        "a second name has the whole content at once": _places_files,
+        "parts of an object are read, by PyArrow's client, too": _reads_parts,
+        "a deleted object is gone, and one that is not there is no error": _deletes_files,
     }
 )

@@ -13,8 +13,9 @@ from pathlib import Path
 from tidegate.errors import ConfigurationError
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import token_settings, yarn_cluster
+from tidegate.launch import cluster_modes, token_settings
 from tidegate.launch.jars import find_java
+from tidegate.launch.job_in_lake import withdraw_job
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.launch.submission import Submission, make_submission
@@ -65,18 +66,21 @@ class SparkEngine:
 
         OSError if nothing does, ConfigurationError if it cannot be found.
         """
-        return yarn_cluster.ask_cluster(self.connection)
+        if mode := cluster_modes.mode_of_master(self.connection):
+            return mode.ask(self.connection)
+        raise ConfigurationError(f"master {self.connection.master}: there is nobody to ask")
 
     def refuse(self, conf: Mapping[str, str], *, starting: bool = False) -> None:
         # Another Spark may know its own Java.
         if starting and self.submit and self.connection.home is None:
             find_java()
-        if self.connection.is_cluster and self.kafka:
-            yarn_cluster.refuse_cluster_mode(self.connection, self.kafka, conf)
+        if self.kafka and (mode := cluster_modes.mode_of(self.connection)):
+            mode.refuse(self.connection, self.kafka, conf)
 
     def notices(self, store: Store) -> Iterator[str]:
         yield from self.connection.notices
-        yield from yarn_cluster.cluster_notices(store, self.connection)
+        if mode := cluster_modes.mode_of(self.connection):
+            yield from mode.notices(store, self.connection)
 
     @contextmanager
     def application(
@@ -102,33 +106,34 @@ class SparkEngine:
             )
             call = for_places(call, *places, spark=self.connection)
             call = replace(call, target_ids=target_ids or {})
-            if self.connection.is_cluster:
-                yield yarn_cluster.ClusterApplication(
-                    whole, call, attempt, store, self.connection, self.submit
-                )
+            if mode := cluster_modes.mode_of(self.connection):
+                yield mode.application(whole, call, attempt, store, self.connection, self.submit)
             else:
                 yield _Child(whole, call, private, self.submit)
 
     def identity(self, attempt: Attempt) -> Mapping[str, str] | None:
-        return yarn_cluster.identify_application(attempt) if self.connection.is_cluster else None
+        mode = cluster_modes.mode_of(self.connection)
+        return mode.identity(attempt, self.connection) if mode else None
 
     def end(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> Ended | Unknown:
-        if why := _unknown(identity):
-            return Unknown(why)
-        return yarn_cluster.end_application(attempt, identity["tag"], store, self.connection.home)
+        if (mode := cluster_modes.mode_of_identity(identity)) is None:
+            return Unknown(_unknown(identity))
+        return mode.end(identity, attempt, store, self.connection)
 
     def running(self, identity: Mapping[str, str]) -> Sequence[str]:
-        if why := _unknown(identity):
+        if (mode := cluster_modes.mode_of_identity(identity)) is None:
+            why = _unknown(identity)
             raise ConfigurationError(f"{why}: release the claim by the version that has made it")
-        return yarn_cluster.running_applications(identity["tag"], self.connection.home)
+        return mode.running(identity, self.connection)
 
     def withdraw(self, identity: Mapping[str, str], attempt: Attempt, store: Store) -> None:
-        if why := _unknown(identity):
-            raise ConfigurationError(why)
-        yarn_cluster.withdraw_job(attempt, store)
+        if cluster_modes.mode_of_identity(identity) is None:
+            raise ConfigurationError(_unknown(identity))
+        withdraw_job(attempt, store)
 
     def left_behind(self, store: Store, plan_id: str) -> Sequence[str]:
-        return yarn_cluster.left_behind(store, plan_id) if self.connection.is_cluster else ()
+        mode = cluster_modes.mode_of(self.connection)
+        return mode.left_behind(store, plan_id) if mode else ()
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,6 @@ class _Child:
         return LocalAnswers(self.private).read(name)
 
 
-def _unknown(identity: Mapping[str, str]) -> str | None:
+def _unknown(identity: Mapping[str, str]) -> str:
     """Return why nothing can be said of an application: its engine is none of this version."""
-    master = identity.get("master")
-    return None if master == yarn_cluster.MASTER else f"master {master!r} is not known here"
+    return f"master {identity.get('master')!r} is not known here"

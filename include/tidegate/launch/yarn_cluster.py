@@ -1,8 +1,7 @@
 """Cluster mode on YARN: the driver runs in a container, on a machine that has nothing of ours.
 
-The job is encrypted in the lake, in a directory of its attempt: the driver deletes it when it has
-read it, and the submitter at the end. The key is a secret key of the application's Hadoop
-credentials. A resource manager may keep those. Without the job they are of no use.
+The key of the job (`job_in_lake`) is a secret key of the application's Hadoop credentials. A
+resource manager may keep those.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 import logging
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,17 +17,18 @@ from functools import partial
 from pathlib import Path
 
 from tidegate.core.locations import find_scheme
-from tidegate.errors import ConfigurationError, LakeUnavailable, StageFailed
+from tidegate.errors import ConfigurationError
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.launch import hadoop_credentials, spark_home, yarn_client
+from tidegate.launch.job_in_lake import handed_over, read_answer, withdraw_job
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
 from tidegate.launch.yarn_client import Ask
 from tidegate.runs.engine_protocol import Ended, Unknown
 from tidegate.runs.kafka_protocol import JavaCluster
-from tidegate.spark.answers import DRIVER, FAILURE, IN_LAKE, JOB
+from tidegate.spark.answers import DRIVER, IN_LAKE, JOB
 from tidegate.spark.job_files import JobFile
 from tidegate.spark.yarn_container import SECRET, Container
 
@@ -48,10 +47,8 @@ _OF_THIS_MACHINE = (
 _KEPT_BY_YARN = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN"
 # Of YARN: at most 100 characters of ASCII. The resource manager makes them lower case by default.
 _TAG = re.compile(r"[a-z0-9_-]{1,91}")
-_NONCE = 12  # bytes
 _PATIENCE = 60.0  # seconds for an application that was killed to end
 LOOKS_AT_DRIVER_APART = 2.0
-_MOST_TRIES = 10
 
 logger = logging.getLogger(__name__)
 
@@ -160,37 +157,12 @@ class ClusterApplication:
     def run(self) -> None:
         for notice in cluster_notices(self.store, self.spark):
             logger.warning("%s", notice)
-        key = secrets.token_bytes(32)
-        hadoop_credentials.write_credentials(_credentials(self.call), SECRET, key)
-        place = self.attempt.directory + JOB
-        if not self.store.create(place, _encrypted(json.dumps(self.job.to_json()).encode(), key)):
-            raise StageFailed(f"attempt {self.attempt.name}: another process has withdrawn its job")
-        try:
+        with handed_over(self.job, self.attempt, self.store) as key:
+            hadoop_credentials.write_credentials(_credentials(self.call), SECRET, key)
             self.submit(_for_yarn(self.call, self.attempt, self.store, self.spark))
-        except StageFailed as error:
-            if why := self.read(FAILURE):  # the driver's output stays in its container
-                raise StageFailed(f"{why} ({error})", **error.numbers) from error
-            raise
-        finally:
-            self.store.delete(place)
 
     def read(self, name: str) -> str | None:
-        content = self.store.get(self.attempt.directory + name)
-        return None if content is None else content.decode()
-
-
-def withdraw_job(attempt: Attempt, store: Store) -> None:
-    """Replace the job of an attempt by nothing: a driver that has not read it never will, and a
-    submitter that was paused cannot give it another one.
-    """
-    for _ in range(_MOST_TRIES):
-        if store.create(attempt.directory + JOB, b""):
-            return
-        store.delete(attempt.directory + JOB)
-    raise LakeUnavailable(
-        f"attempt {attempt.name}: its job {store.uri(attempt.directory + JOB)} is there again each "
-        "time it is deleted; end its submitter, and try again"
-    )
+        return read_answer(self.attempt, self.store, name)
 
 
 def end_application(
@@ -269,11 +241,9 @@ def left_behind(store: Store, plan_id: str) -> list[str]:
     ]
 
 
-def cluster_notices(store: Store, spark: SparkConnection) -> Iterator[str]:
-    """Yield what nobody can check from here. Nothing in client mode."""
+def cluster_notices(store: Store, _: SparkConnection) -> Iterator[str]:
+    """Yield what nobody can check from here."""
     where = store.native("")
-    if not spark.is_cluster:
-        return
     if not store.is_shared_by_nodes:
         yield f"cluster mode: each node must have the lake at {where}, as the same shared directory"
     elif scheme := find_scheme(where):
@@ -311,9 +281,23 @@ def _credentials(call: Submission) -> Path:
     return Path(*call.args).with_name("credentials")
 
 
-def _encrypted(content: bytes, key: bytes) -> bytes:
-    """Return a nonce and the content encrypted by AES-256, mode GCM. The key is used once."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+class Yarn:
+    """Cluster mode on YARN: `tidegate.launch.cluster_modes.ClusterMode`."""
 
-    nonce = secrets.token_bytes(_NONCE)
-    return nonce + AESGCM(key).encrypt(nonce, content, None)
+    ask = staticmethod(ask_cluster)
+    refuse = staticmethod(refuse_cluster_mode)
+    application = ClusterApplication
+    left_behind = staticmethod(left_behind)
+    notices = staticmethod(cluster_notices)
+
+    def identity(self, attempt: Attempt, spark: SparkConnection) -> Mapping[str, str]:
+        del spark
+        return identify_application(attempt)
+
+    def end(
+        self, identity: Mapping[str, str], attempt: Attempt, store: Store, spark: SparkConnection
+    ) -> Ended | Unknown:
+        return end_application(attempt, identity["tag"], store, spark.home)
+
+    def running(self, identity: Mapping[str, str], spark: SparkConnection) -> list[str]:
+        return running_applications(identity["tag"], spark.home)

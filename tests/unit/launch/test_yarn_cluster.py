@@ -20,7 +20,9 @@ from tidegate.errors import ConfigurationError, StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
 from tidegate.launch import spark_home, yarn_client
+from tidegate.launch.job_in_lake import withdraw_job
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
+from tidegate.launch.spark_engine import SparkEngine
 from tidegate.launch.spark_submit import killed_on_error, submit
 from tidegate.launch.submission import Submission
 from tidegate.launch.yarn_cluster import (
@@ -29,7 +31,6 @@ from tidegate.launch.yarn_cluster import (
     identify_application,
     left_behind,
     refuse_cluster_mode,
-    withdraw_job,
 )
 from tidegate.spark.answers import DRIVER, FAILURE, JOB
 from tidegate.spark.job_files import JobFile
@@ -201,7 +202,7 @@ def test_an_application_whose_submitter_was_killed_is_known(store: LocalStore) -
 
 
 def test_what_cannot_be_checked_is_a_notice(store: LocalStore) -> None:
-    assert list(cluster_notices(store, LOCAL)) == []
+    assert list(SparkEngine(connection=LOCAL).notices(store)) == []
     (notice,) = cluster_notices(store, YARN)
     assert f"{store.root}" in notice
     assert "same shared directory" in notice
