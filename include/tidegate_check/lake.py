@@ -115,7 +115,7 @@ class Stored:
         if kind == "s3":
             self._fs = fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"))
         elif kind == "abfss":
-            container, account, path = re.split(r"@([^.]*)[^/]*", root)
+            container, account, path = re.split(r"@([^.]*)[^/]*", root, maxsplit=1)
             key, root = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"), container + path
             self._fs = files or fs.AzureFileSystem(account, key)
         else:

@@ -1,10 +1,12 @@
 """Records on the page: the newest of a topic, and those that do not fit, for who may start runs."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -87,6 +89,51 @@ def test_those_that_do_not_fit(lake: ingest_world.World) -> None:
     newest = shown_records.newest_records(store, fold, "t")
     assert len(newest) == 17  # the last row group of the one file, all of the other
     assert newest[0].typed == {}
+
+
+def test_a_time_that_python_has_not(lake: ingest_world.World, login: Login) -> None:
+    """A producer may send microseconds for milliseconds."""
+    table = pq.read_table(file_of(lake, 1))
+    far = pa.array([2**62, *range(6)], pa.int64()).cast(table.schema.field("timestamp").type)
+    table = table.set_column(table.column_names.index("timestamp"), "timestamp", far)
+    table = table.append_column("t", far)
+    pq.write_table(table, file_of(lake, 1))
+    html = login("OP").get(PAGE).text
+    assert f"{2**62} µs since 1970" in html
+    assert "before the year 1 or after 9999" in html
+
+
+def test_bad_rows_behind_many_files(lake: ingest_world.World) -> None:
+    """Files without any do not count."""
+    store, fold = lake.run("any").store(), lake.ledger.fold
+    (n,) = fold.live
+    fold.live[n] = replace(fold.live[n], decoded={"t": Decoded("0" * 64, {"value: a": 1})})
+    fold.undecodable["t"] = {"value: a": 1}
+    table = pq.read_table(file_of(lake, 1))
+    reasons = pa.array([None] * 6 + ["why"], pa.string())
+    pq.write_table(table.append_column("_undecodable", reasons), file_of(lake, 1))
+    real = shown_records.locate_files
+
+    def many(*given: Any) -> Any:
+        found = [*real(*given)]
+        good = [each for each in found if each[1].parts[0].partition == 0]
+        return [*good * 20, *found]
+
+    with mock.patch.object(shown_records, "locate_files", many):
+        (record,) = shown_records.unfit_records(store, fold, "t")
+    assert (record.partition, record.offset, record.reason) == (1, 6, "why")
+
+
+def test_large_values_cost_little(lake: ingest_world.World, login: Login) -> None:
+    """They are cut before they are looked at, and within no character."""
+    table = pq.read_table(file_of(lake, 1))
+    values = [bytes(1_000_000)] * 6 + ["é".encode() * 500_000]
+    table = table.set_column(1, "value", pa.array(values, pa.binary()))
+    pq.write_table(table, file_of(lake, 1))
+    began = time.monotonic()
+    html = login("OP").get(PAGE).text
+    assert time.monotonic() - began < 10
+    assert f"{'é' * 200}…" in html
 
 
 def test_a_large_row_group_is_not_read(

@@ -478,7 +478,7 @@ MUTANTS = (
     Mutant(
         "no setting of Spark has a key of Azure",
         "_login_of_spark",
-        '"SharedKey" if way == _KEY else "SAS"}',
+        '"SharedKey"}',
         "environ[way]}",
         "tests/unit/lake/test_azure_buckets.py::test_ways_to_log_in",
     ),
@@ -495,5 +495,19 @@ MUTANTS = (
         'endswith("googleapis.com")',
         'endswith("example.com")',
         "tests/unit/lake/test_s3_buckets.py::test_a_wrong_endpoint_is_refused",
+    ),
+    Mutant(
+        "secrets of buckets are for the applications that use these",
+        "give_secrets",
+        "if each.name in used",
+        "if True",
+        "tests/unit/lake/test_azure_buckets.py::test_secrets_are_given_where_they_are_used",
+    ),
+    Mutant(
+        "what obstore alone would follow is refused",
+        "_way_to_log_in",
+        "        if _OF_OBSTORE.fullmatch(name) and name not in (_KEY, _ENDPOINT):",
+        "        if False:",
+        "tests/unit/lake/test_azure_buckets.py::test_what_is_refused",
     ),
 )

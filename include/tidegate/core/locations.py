@@ -29,6 +29,7 @@ class Scheme:
     appears as a whole when it is closed, and renaming it would copy it. `access` says what to do
     where a request is not permitted. `secrets` are variables of the environment, each with the name
     of Hadoop's setting that takes it: the driver sets it while it runs, and no command line has it.
+    It does so for the schemes that `IN_USE` names.
     """
 
     name: str
@@ -48,6 +49,8 @@ class Scheme:
         return f"{self.name}://{self.bucket}/data"
 
 
+IN_USE = "tidegate.buckets"
+"""Hadoop's setting with the schemes of an application's places whose secrets it needs."""
 SCHEMES = (
     Scheme(
         "s3",
@@ -79,7 +82,6 @@ SCHEMES = (
         form=re.compile(r"[a-z0-9][a-z0-9-]*@[a-z0-9]+\.dfs\.core\.windows\.net(/|\Z)"),
         secrets={
             "AZURE_STORAGE_ACCOUNT_KEY": "fs.azure.account.key",
-            "AZURE_STORAGE_SAS_TOKEN": "fs.azure.sas.fixed.token",
             "AZURE_CLIENT_SECRET": "fs.azure.account.oauth2.client.secret",
         },
     ),

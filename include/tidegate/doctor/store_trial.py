@@ -9,10 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from tidegate.doctor.check import Check, Line, failure, ok
-from tidegate.doctor.lake import check_clock, check_create_if_absent
+from tidegate.doctor.lake import check_clock
 from tidegate.errors import LakeDamaged, TidegateError
+from tidegate.lake import create_check
 from tidegate.lake.dataset import filesystem
-from tidegate.lake.store import open_store
+from tidegate.lake.store import LocalStore, open_store
 from tidegate.lake.store_protocol import Store
 
 _CHECK = "store"
@@ -32,16 +33,27 @@ def store_trial(place: str) -> list[Check]:
 
 def _try(place: str, name: str) -> Iterator[Line]:
     store = open_store(place, name)
+    if isinstance(store, LocalStore) and not store.root.parent.is_dir():
+        fix = "if it is a mount, mount it; else create it"
+        yield failure(_CHECK, f"{store.root.parent} does not exist", fix)
+        return
     try:
         for says, ask in _TRIALS.items():
             try:
                 ask(store)
-            except (TidegateError, _Unexpected) as error:
+            except _Unexpected as error:
                 yield failure(_CHECK, f"not so: {says}: {error}", "keep no lake there")
                 return
             yield ok(_CHECK, says)
         yield from check_clock(store)
-        yield from check_create_if_absent(place, name)
+        rivals = [open_store(place, name) for _ in range(create_check.RIVALS)]
+        outcome = create_check.compete_for_names(rivals)
+        says = f"{outcome.winners} of {create_check.RIVALS} rivals create the same name"
+        if outcome.atomic:
+            yield ok(_CHECK, f"{says}, in {outcome.rounds} rounds")
+        else:
+            fix = "keep no lake there: two runs could commit the same offsets"
+            yield failure(_CHECK, f"{says}, in round {outcome.rounds}", fix)
     finally:
         with suppress(TidegateError):  # the first error says more
             store.delete(*(each.path for each in store.objects("")))

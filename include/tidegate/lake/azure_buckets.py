@@ -7,6 +7,7 @@ not secret goes into its settings here. The secrets reach it as `core/locations.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,23 +21,19 @@ from tidegate.lake.buckets import MarkedBuckets, other_server
 if TYPE_CHECKING:
     from pyarrow import fs
 
-_KEY, _SAS = "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN"
+_KEY, _TOKEN_FILE = "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_FEDERATED_TOKEN_FILE"
 _TENANT, _CLIENT, _SECRET = "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"
-_TOKEN_FILE = "AZURE_FEDERATED_TOKEN_FILE"
+_ENDPOINT = "AZURE_STORAGE_ENDPOINT"
+_OF_AZURE = ".core.windows.net"
 _LOGIN = "https://login.microsoftonline.com"
 _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2"
-_NEEDS = {_KEY: (), _SAS: (), _SECRET: (_TENANT, _CLIENT), _TOKEN_FILE: (_TENANT, _CLIENT)}
+_NEEDS = {_KEY: (), _SECRET: (_TENANT, _CLIENT), _TOKEN_FILE: (_TENANT, _CLIENT)}
 """The ways to log in, by the variable of each, and which others it needs."""
-_UNREAD = {
-    "AZURE_STORAGE_ACCESS_KEY": _KEY,
-    "AZURE_STORAGE_MASTER_KEY": _KEY,
-    "AZURE_STORAGE_SAS_KEY": _SAS,
-    "AZURE_STORAGE_CLIENT_SECRET": _SECRET,
-    "AZURE_STORAGE_CLIENT_ID": _CLIENT,
-    "AZURE_STORAGE_TENANT_ID": _TENANT,
-    "AZURE_STORAGE_CONNECTION_STRING": _KEY,
-}
-"""Variables that other programs read, and the one to use in place of each."""
+_OF_OBSTORE = re.compile(
+    r"AZURE_(STORAGE_(?!ACCOUNT(_NAME)?$).*|ENDPOINT|SKIP_SIGNATURE|USE_.*|AUTHORITY_ID|OBJECT_ID"
+    r"|MSI_.*|CREDENTIAL_TYPE|FABRIC_.*|SAS_.*)"
+)
+"""Variables that obstore would follow, and neither Spark's driver nor PyArrow."""
 
 
 class AzureBlobs(MarkedBuckets):
@@ -59,7 +56,6 @@ class AzureBlobs(MarkedBuckets):
         account = urlsplit(url).netloc.partition("@")[2].partition(".")[0]
         given: dict[str, str | None] = {
             _KEY: {"account_key": os.environ.get(_KEY)},
-            _SAS: {"sas_token": os.environ.get(_SAS)},
             _SECRET: {
                 "tenant_id": os.environ.get(_TENANT),
                 "client_id": os.environ.get(_CLIENT),
@@ -78,7 +74,7 @@ class AzureBlobs(MarkedBuckets):
 
 def _endpoint() -> str | None:
     form = "http(s)://host:port/account"
-    return other_server(os.environ, "AZURE_ALLOW_HTTP", "AZURE_STORAGE_ENDPOINT", form=form)
+    return other_server(os.environ, "AZURE_ALLOW_HTTP", _ENDPOINT, form=form)
 
 
 def _way_to_log_in(environ: Mapping[str, str] = os.environ) -> str | None:
@@ -87,10 +83,13 @@ def _way_to_log_in(environ: Mapping[str, str] = os.environ) -> str | None:
     ConfigurationError for two ways, for one that lacks a variable, and for one that Spark cannot
     use.
     """
-    for name, better in _UNREAD.items():
-        if environ.get(name):
-            raise ConfigurationError(f"{name}: Spark does not read it; use {better}")
-    ways = [name for name in _NEEDS if environ.get(name)]
+    for name in sorted(environ):
+        if _OF_OBSTORE.fullmatch(name) and name not in (_KEY, _ENDPOINT):
+            instead = " or ".join(_NEEDS)
+            raise ConfigurationError(f"{name}: Spark does not read it; unset it, use {instead}")
+        if name in (*_NEEDS, _ENDPOINT, _TENANT, _CLIENT) and not environ[name]:
+            raise ConfigurationError(f"{name} is empty: unset it")
+    ways = [name for name in _NEEDS if name in environ]
     if len(ways) > 1:
         raise ConfigurationError(f"{ways[0]} and {ways[1]}: use one of them")
     for way in ways:
@@ -111,19 +110,19 @@ def _conf_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
         found |= {
             "fs.azure.abfs.endpoint": parts.netloc,
             "fs.azure.always.use.https": str(parts.scheme == "https").lower(),
-            "fs.azure.account.hns.enabled": "false",
+            **(
+                {}
+                if parts.netloc.endswith(_OF_AZURE)
+                else {"fs.azure.account.hns.enabled": "false"}
+            ),
         }
-    return {
-        **{f"spark.hadoop.{name}": value for name, value in found.items()},
-        # Spark's own pattern, and what it misses: the account's key and a _SAS.
-        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|account.key|azure.sas",
-    }
+    return {f"spark.hadoop.{name}": value for name, value in found.items()}
 
 
 def _login_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
     way = _way_to_log_in(environ)
-    if way in (_KEY, _SAS):
-        return {"fs.azure.account.auth.type": "SharedKey" if way == _KEY else "SAS"}
+    if way == _KEY:
+        return {"fs.azure.account.auth.type": "SharedKey"}
     provider = {_SECRET: "ClientCreds", _TOKEN_FILE: "WorkloadIdentity"}.get(way or "", "Msi")
     values = {
         "provider.type": f"{_PROVIDERS}.{provider}TokenProvider",

@@ -43,7 +43,7 @@ class Buckets:
     """Buckets for which obstore does everything. A kind that needs more is a subclass."""
 
     copies_later = False
-    """Whether a copy may be incomplete when the server has answered."""
+    """Whether a copy may be incomplete when the server has answered. Until then it has 0 bytes."""
 
     def open(self, url: str) -> Obstore:
         """Open a URL. ConfigurationError if the environment describes the place wrongly."""

@@ -20,19 +20,23 @@ from tidegate.lake.store_protocol import Store
 
 MOST = 20
 LARGEST = 64 * 2**20
-"""Bytes in memory of a row group that is read. Larger ones are left out."""
-_FILES = 8  # that are opened at most
+"""Bytes of a row group that is read, not compressed. Larger ones are left out."""
+_FILES, _FOOTERS = 8, 64  # that are read at most
+_AT_ONCE = 256  # rows
+_NOT_SHOWN = ("headers", "timestampType")
 _PLAIN = ("partition", "offset", "timestamp", "key", "value")
 _NOT_TYPED = {*columns.NAMES, UNDECODABLE}
 _NEAR = 1_000  # offsets before the cursor of a partition: the last of them may be holes
 
 
 class ShownRecord(NamedTuple):
-    """A record of the lake. `typed` are its decoded columns, `reason` why they do not fit."""
+    """A record of the lake. `microseconds` is its timestamp, since 1970 in UTC. `typed` are its
+    decoded columns, `reason` why they do not fit.
+    """
 
     partition: int
     offset: int
-    timestamp: Any
+    microseconds: int
     key: bytes | None
     value: bytes | None
     typed: dict[str, Any]
@@ -85,23 +89,57 @@ def _read(
 ) -> list[ShownRecord]:
     """Return records of the last row group that is wanted of each file, the newest first."""
     found: list[ShownRecord] = []
-    for _, path in zip(range(_FILES), paths, strict=False):
+    files = 0
+    for _, path in zip(range(_FOOTERS), paths, strict=False):
         with open_committed(store, path) as file:
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
             for number in reversed(range(parquet.num_row_groups)):
                 group = parquet.metadata.row_group(number)
-                if group.total_byte_size > LARGEST or not wanted(group):
-                    continue
-                rows = choose(parquet.read_row_group(number))
-                last = pc.select_k_unstable(
-                    rows, MOST, [("timestamp", "descending"), ("offset", "descending")]
-                )
-                found += map(_shown, rows.take(last).to_pylist())
-                break
-    found.sort(key=lambda each: (each.timestamp, each.partition, each.offset), reverse=True)
+                if group.total_byte_size <= LARGEST and wanted(group):
+                    found += map(_shown, _last_of(parquet, number, choose))
+                    files += 1
+                    break
+        if files == _FILES:
+            break
+    found.sort(key=lambda each: (each.microseconds, each.partition, each.offset), reverse=True)
     return found[:MOST]
 
 
-def _shown(row: dict[str, Any]) -> ShownRecord:
-    typed = {name: each for name, each in row.items() if name not in _NOT_TYPED}
-    return ShownRecord._make([*(row[name] for name in _PLAIN), typed, row.get(UNDECODABLE)])
+def _last_of(
+    parquet: pq.ParquetFile, number: int, choose: Callable[[pyarrow.Table], pyarrow.Table]
+) -> list[dict[str, pyarrow.Scalar]]:
+    """Return the last rows of a row group by time. Few are in memory at once: a column that is
+    small in the file may be large there.
+    """
+    names = [name for name in parquet.schema_arrow.names if name not in _NOT_SHOWN]
+    last: pyarrow.Table | None = None
+    for batch in parquet.iter_batches(_AT_ONCE, row_groups=[number], columns=names):
+        rows = pyarrow.Table.from_batches([batch])
+        rows = choose(rows.set_column(*_microseconds(rows)))
+        both = rows if last is None else pyarrow.concat_tables([last, rows])
+        order = [("timestamp", "descending"), ("offset", "descending")]
+        last = both.take(pc.select_k_unstable(both, MOST, order))
+    kept = last if last is not None else pyarrow.table({})
+    return [{name: kept[name][i] for name in kept.column_names} for i in range(len(kept))]
+
+
+def _microseconds(rows: pyarrow.Table) -> tuple[int, str, Any]:
+    """Return the column of timestamps as numbers: Python has not all times that Kafka has."""
+    place = rows.column_names.index("timestamp")
+    times = rows.column(place).cast(pyarrow.timestamp("us", "UTC")).cast(pyarrow.int64())
+    return place, "timestamp", times
+
+
+def _shown(row: dict[str, pyarrow.Scalar]) -> ShownRecord:
+    typed = {name: _value(each) for name, each in row.items() if name not in _NOT_TYPED}
+    plain = [row[name].as_py() for name in _PLAIN]
+    reason = row[UNDECODABLE].as_py() if UNDECODABLE in row else None
+    return ShownRecord._make([*plain, typed, reason])
+
+
+def _value(found: pyarrow.Scalar) -> Any:
+    """Return a value of Python, or, for a time that Python has not, what it is."""
+    try:
+        return found.as_py()
+    except (OverflowError, ValueError):
+        return f"a {found.type} before the year 1 or after 9999"

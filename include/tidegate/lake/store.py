@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
@@ -39,6 +40,7 @@ from tidegate.lake.store_protocol import Found, Listed, Result, SourceFiles, Sto
 
 __all__ = ["STORES", "LocalStore", "ObjectStore", "open_store"]
 
+SLOW_COPY = 30.0  # seconds
 _GONE = (NotFoundError, FileNotFoundError)
 
 
@@ -108,7 +110,7 @@ class ObjectStore:
 
     def place(self, source: str, target: str, size: int) -> None:
         there = self.size(target)
-        if there is None:
+        if there is None or (there == 0 < size and buckets_of(self.url).copies_later):
             with as_lake_errors(self.url), as_damage(self.uri(source)):
                 self._copy(source, target, size)
         else:
@@ -127,8 +129,11 @@ class ObjectStore:
     def _copy(self, source: str, target: str, size: int) -> None:
         kind = buckets_of(self.url)
         kind.copy(self.url, self._store, source, target, size)
-        if kind.copies_later and (there := self.size(target)) != size:
-            raise LakeUnavailable(f"{self.uri(target)} has {there} of {size} bytes yet")
+        until = time.monotonic() + SLOW_COPY
+        while kind.copies_later and (there := self.size(target)) != size:
+            if time.monotonic() > until:
+                raise LakeUnavailable(f"{self.uri(target)} has {there} of {size} bytes yet")
+            time.sleep(0.2)
 
     def check_writing(self) -> None:
         probe = f"{layout.PROBES}{secrets.token_hex(8)}"

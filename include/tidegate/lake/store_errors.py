@@ -23,7 +23,7 @@ from tidegate.errors import (
 
 # In texts, since the errors of a listing, and of asking for a token, have no classes.
 _REFUSED = (
-    *(" 401 Unauthorized", " 403 Forbidden"),
+    *(" 401 Unauthorized", " 403 Forbidden", "(code: 401)", "(code: 403)"),
     *("invalid_grant", "invalid_client", "unauthorized_client"),
 )
 _NO_BUCKET = ("NoSuchBucket", "bucket does not exist", "ContainerNotFound")

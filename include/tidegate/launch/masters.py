@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import replace
 
-from tidegate.core.locations import Scheme, schemes_of
+from tidegate.core.locations import IN_USE, Scheme, schemes_of
 from tidegate.errors import ConfigurationError
 from tidegate.launch import spark_jars, token_settings
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
@@ -39,6 +39,8 @@ def _for_buckets(given: Submission, scheme: Scheme, spark: SparkConnection) -> S
         raise ConfigurationError(f"Spark connection {spark.id!r}: {error}") from None
     found = [str(path) for path in spark_jars.jar_files(spark.jars, scheme.library, spark.home)]
     conf = {**buckets_of(scheme.example).spark_conf(), **given.conf}
+    if scheme.secrets:
+        conf = join_lists(conf, f"spark.hadoop.{IN_USE}", scheme.name)
     fetched = spark_jars.package_coordinates(spark.jars, scheme.library, spark.home)
     # At the end: the archive of classes needs the class path to begin as when it was made.
     theirs = given.env.get(_CLASS_PATH_END) or os.environ.get(_CLASS_PATH_END)

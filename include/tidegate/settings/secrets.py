@@ -26,7 +26,8 @@ _NO_SECRET = re.compile(
 )
 # Names that end in the name of an Azure account, which may be any word.
 _OF_AN_ACCOUNT = re.compile(
-    r"\bazure\.(account\.key|account\.oauth2\.(client\.secret|user\.password)|sas)\.",
+    r"\bazure\.(account\.key\.|account\.oauth2\.(client\.secret|user\.password)\."
+    r"|sas\.(?!token\.provider))",
     re.IGNORECASE,
 )
 _ON_KUBERNETES = r"spark\.kubernetes\.(driver|executor)"

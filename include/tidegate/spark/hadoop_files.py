@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.locations import SCHEMES, find_scheme
+from tidegate.core.locations import IN_USE, SCHEMES, find_scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +24,12 @@ _NO_CHECKSUMS = {
 
 
 def give_secrets(hadoop_conf: Any) -> None:
-    """Set in Hadoop's configuration what the environment has for buckets: tasks are sent it."""
-    for scheme in SCHEMES:
+    """Set in Hadoop's configuration what the environment has for the application's buckets.
+
+    Tasks are sent it.
+    """
+    used = (hadoop_conf.get(IN_USE) or "").split(",")
+    for scheme in (each for each in SCHEMES if each.name in used):
         for variable, name in scheme.secrets.items():
             if value := os.environ.get(variable):
                 hadoop_conf.set(name, value)

@@ -80,6 +80,7 @@ _templates.filters.update(
     worst_first=figures.worst_first,
     spans=figures.spans,
     content=figures.content,
+    instant=figures.instant,
 )
 _templates.filters["with"] = lambda query, **more: urlencode({**query, **more})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ COLUMNS = (
 """The key by which a column sorts, its name, and whether it is text."""
 _DAY, HOUR = 24, timedelta(hours=1)
 _UNITS = ("B", "KB", "MB", "GB", "TB")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG = 200  # characters of a value, or bytes
 _ORDER = [*State]
 _CODE = re.compile(r"`([^`]+)`")
@@ -209,12 +211,25 @@ def content(value: Any) -> str:
     if isinstance(value, dict):
         value = json.dumps(value, ensure_ascii=False, default=content)
     elif isinstance(value, bytes):
-        try:
-            value = value.decode()
-        except UnicodeDecodeError:
-            value = f"0x{value[:_LONG].hex()}"
-    text = "NULL" if value is None else escape_text(str(value))
-    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+        value = _text_of(value)
+    text = "NULL" if value is None else str(value)
+    return escape_text(text) if len(text) <= _LONG else f"{escape_text(text[:_LONG])}…"
+
+
+def _text_of(value: bytes) -> str:
+    head = value[: 4 * _LONG + 4]  # more is not shown
+    ends = range(4) if len(head) < len(value) else (0,)  # within a character
+    for end in ends:
+        with suppress(UnicodeDecodeError):
+            return head[: len(head) - end].decode()
+    return f"0x{head.hex()}"
+
+
+def instant(microseconds: int) -> str:
+    """Return a time as text. Years that Python has not are a number."""
+    with suppress(OverflowError):
+        return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="milliseconds")
+    return f"{microseconds} µs since 1970"
 
 
 class Way(NamedTuple):

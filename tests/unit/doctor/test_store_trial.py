@@ -12,6 +12,7 @@ from support.in_process import run
 from tidegate.doctor import store_trial
 from tidegate.doctor.check import run_checks
 from tidegate.errors import LakeUnavailable
+from tidegate.lake import create_check
 from tidegate.lake.store import LocalStore
 
 
@@ -68,6 +69,7 @@ def test_a_place_that_is_none(
     assert found.failures == 1
     assert found.checks[-1].state == "failure"
     assert said in found.checks[-1].says
+    assert ("not so" in found.checks[-1].says) == (method != "read")  # an outage is no verdict
 
 
 def test_a_good_place(tmp_path: Path) -> None:
@@ -76,7 +78,21 @@ def test_a_good_place(tmp_path: Path) -> None:
     form = json.loads(answer.stdout)
     assert (form["failures"], form["warnings"]) == (0, 0)
     assert len(form["checks"]) == 7
-    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    """It may be a mount that is not mounted: it is not made."""
+    found = run_checks(store_trial.store_trial(str(tmp_path / "lake")))
+    assert [line.state for line in found.checks] == ["failure"]
+    assert not (tmp_path / "lake").exists()
+
+
+def test_several_winners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(create_check, "compete_for_names", lambda _: create_check.Outcome(3, 2))
+    found = run_checks(store_trial.store_trial(str(tmp_path)))
+    assert "2 of 8 rivals create the same name, in round 3" in found.checks[-1].says
+    assert found.checks[-1].fix == "keep no lake there: two runs could commit the same offsets"
 
 
 def test_what_cannot_be_a_place() -> None:

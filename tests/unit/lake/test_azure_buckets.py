@@ -2,14 +2,31 @@
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
+from obstore import put
+from obstore.store import MemoryStore
 
-from tidegate.core.locations import find_scheme, location_complaint, native_url, without_scheme
-from tidegate.errors import ConfigurationError
+from tidegate.core.locations import (
+    IN_USE,
+    find_scheme,
+    location_complaint,
+    native_url,
+    without_scheme,
+)
+from tidegate.errors import ConfigurationError, LakeUnavailable
 from tidegate.lake import azure_buckets
+from tidegate.lake import store as store_module
 from tidegate.lake.azure_buckets import AzureBlobs
+from tidegate.lake.buckets import Buckets
+from tidegate.lake.store import ObjectStore
+from tidegate.launch import spark_jars
+from tidegate.launch.masters import for_places
+from tidegate.launch.spark_connection import LOCAL
+from tidegate.launch.submission import Submission
 from tidegate.settings.secrets import secret_settings
+from tidegate.spark.hadoop_files import give_secrets
 
 URL = "abfss://container@account.dfs.core.windows.net/lake"
 CLIENT = {"AZURE_TENANT_ID": "tenant", "AZURE_CLIENT_ID": "client"}
@@ -32,7 +49,6 @@ def conf(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> dict[str, 
     ("environ", "expected"),
     [
         ({"AZURE_STORAGE_ACCOUNT_KEY": "xyz"}, {"auth.type": "SharedKey"}),
-        ({"AZURE_STORAGE_SAS_TOKEN": "xyz"}, {"auth.type": "SAS"}),
         (
             {"AZURE_CLIENT_SECRET": "xyz", **CLIENT},
             {
@@ -72,17 +88,34 @@ def test_ways_to_log_in(
     secret = next(iter(environ), "")
     assert scheme is not None
     assert (secret in scheme.secrets) == ("xyz" in environ.values())
+    assert "spark.redaction.regex" not in found  # it would replace the machine's own
 
 
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"AZURE_STORAGE_ACCESS_KEY": "x"}, "use AZURE_STORAGE_ACCOUNT_KEY"),
-        ({"AZURE_STORAGE_CONNECTION_STRING": "x"}, "use AZURE_STORAGE_ACCOUNT_KEY"),
-        (
-            {"AZURE_STORAGE_ACCOUNT_KEY": "x", "AZURE_STORAGE_SAS_TOKEN": "x"},
-            "AZURE_STORAGE_ACCOUNT_KEY and AZURE_STORAGE_SAS_TOKEN: use one of them",
+        *(
+            (
+                {name: "x"},
+                f"{name}: Spark does not read it; unset it, use AZURE_STORAGE_ACCOUNT_KEY",
+            )
+            for name in (
+                "AZURE_STORAGE_ACCESS_KEY",
+                "AZURE_STORAGE_CONNECTION_STRING",
+                "AZURE_STORAGE_SAS_TOKEN",
+                "AZURE_STORAGE_TOKEN",
+                "AZURE_STORAGE_USE_EMULATOR",
+                "AZURE_ENDPOINT",
+                "AZURE_USE_AZURE_CLI",
+                "AZURE_AUTHORITY_ID",
+                "AZURE_SKIP_SIGNATURE",
+            )
         ),
+        (
+            {"AZURE_STORAGE_ACCOUNT_KEY": "x", "AZURE_CLIENT_SECRET": "x"},
+            "AZURE_STORAGE_ACCOUNT_KEY and AZURE_CLIENT_SECRET: use one of them",
+        ),
+        ({"AZURE_STORAGE_ACCOUNT_KEY": ""}, "AZURE_STORAGE_ACCOUNT_KEY is empty: unset it"),
         ({"AZURE_CLIENT_SECRET": "x"}, "needs AZURE_TENANT_ID and AZURE_CLIENT_ID"),
         ({"AZURE_STORAGE_ENDPOINT": "http://host:1/a"}, "AZURE_ALLOW_HTTP=true"),
         ({"AZURE_STORAGE_ENDPOINT": "host:1"}, "an endpoint is http(s)://host:port/account"),
@@ -122,6 +155,26 @@ def test_other_names_of_a_place() -> None:
     assert without_scheme("/a@b/c") == "/a@b/c"
 
 
+@pytest.mark.parametrize("variable", ["AZURE_TENANT_ID", "AZURE_STORAGE_ACCOUNT_NAME"])
+def test_variables_that_do_no_harm(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "x")
+    AzureBlobs().open(URL)
+
+
+def test_a_copy_that_goes_on_behind_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for. What was left at 0 bytes is copied again."""
+    monkeypatch.setattr(Buckets, "copies_later", True)
+    store = ObjectStore("memory:///p", MemoryStore())
+    store.create("staging/x", b"rows")
+    store.create("data/y", b"")
+    store.place("staging/x", "data/y", 4)
+    assert store.get("data/y") == b"rows"
+    monkeypatch.setattr(Buckets, "copy", lambda _, __, inner, ___, to, ____: put(inner, to, b""))
+    monkeypatch.setattr(store_module, "SLOW_COPY", 0.3)
+    with pytest.raises(LakeUnavailable, match="has 0 of 4 bytes yet"):
+        store.place("staging/x", "data/z", 4)
+
+
 def test_a_secret_in_a_setting_is_one() -> None:
     """Whatever the account is named."""
     given = {
@@ -129,4 +182,23 @@ def test_a_secret_in_a_setting_is_one() -> None:
         "spark.hadoop.fs.azure.sas.container.any.dfs.core.windows.net": "x",
         "spark.hadoop.fs.gs.auth.service.account.private.key": "x",
     }
-    assert secret_settings(given) == sorted(given)
+    kind = {"spark.hadoop.fs.azure.sas.token.provider.type": "org.example.Provider"}
+    assert secret_settings({**given, **kind}) == sorted(given)
+
+
+def test_secrets_are_given_where_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application whose places are elsewhere gets none."""
+    for name, value in {"AZURE_CLIENT_SECRET": "xyz", **CLIENT}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(spark_jars, "jar_files", lambda *_: [])
+    for places, expected in (
+        ((URL, "/in"), {"fs.azure.account.oauth2.client.secret": "xyz"}),
+        (("/in", "gs://bucket/lake"), {}),
+    ):
+        given = Submission("", "", (), "n", {}, (), {})
+        call = for_places(given, *places, spark=LOCAL)
+        found: dict[str, str] = {}
+        used = call.conf.get(f"spark.hadoop.{IN_USE}")
+        give_secrets(SimpleNamespace(get={IN_USE: used}.get, set=found.__setitem__))
+        assert found == expected
+        assert "xyz" not in repr(call)

@@ -95,13 +95,13 @@ def test_a_lake_in_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
                "AWS_SECRET_ACCESS_KEY": "secret"}  # fmt: skip
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    system, root = dataset._filesystem(open_store("s3://bucket/a/lake", "p"))
+    system, root = dataset.filesystem(open_store("s3://bucket/a/lake", "p"))
     assert (system.type_name, system.region, root) == ("s3", "eu-central-1", "bucket/a/lake/p")
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     store = open_store("/lake", "p")
-    assert dataset._filesystem(store)[1] == "/lake/p"
+    assert dataset.filesystem(store)[1] == "/lake/p"
     with pytest.raises(ConfigurationError, match="AWS_ALLOW_HTTP"):
-        dataset._filesystem(open_store("s3://bucket/a/lake", "p"))
+        dataset.filesystem(open_store("s3://bucket/a/lake", "p"))
 
 
 def test_a_flipped_bit_is_an_error(store: LocalStore) -> None:
