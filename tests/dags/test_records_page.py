@@ -100,7 +100,7 @@ def test_a_time_that_python_has_not(lake: ingest_world.World, login: Login) -> N
     pq.write_table(table, file_of(lake, 1))
     html = login("OP").get(PAGE).text
     assert f"{2**62} µs since 1970" in html
-    assert "before the year 1 or after 9999" in html
+    assert "or after 9999" in html
 
 
 def test_bad_rows_behind_many_files(lake: ingest_world.World) -> None:

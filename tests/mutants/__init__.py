@@ -6,6 +6,7 @@ from a copy of the sources, and runs its test there.
 
 from mutants import (
     broker,
+    clouds,
     commands,
     core,
     count_proof,
@@ -31,6 +32,7 @@ MUTANTS = tuple(
         spark,
         files,
         lake,
+        clouds,
         broker,
         runs,
         ingest,

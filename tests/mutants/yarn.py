@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a driver names itself before it reads its job",
         "receive_job",
-        "    answers.create(DRIVER, json.dumps(container.to_json()))\n",
+        "    answers.create(DRIVER, json.dumps(place.to_json()))\n",
         "",
         "tests/unit/spark/test_received_job.py::test_a_driver_names_itself_before_it_reads",
     ),

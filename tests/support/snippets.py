@@ -107,6 +107,9 @@ PAGES: dict[str, tuple[Block, ...]] = {
               "::test_the_values_read_the_secret_that_the_page_makes", "no Kubernetes"),
     ),
     "docs/how-to/azure.md": (Block("yaml", "name: orders", _PIPELINE, "a container of Azure's"),),
+    "docs/how-to/kubernetes.md": (
+        Block("json", '{"conn_type": "spark", "host": "k8s', _CONNECTION, "a cluster's address"),
+    ),
     "docs/how-to/gcs.md": (Block("yaml", "name: orders", _PIPELINE, "a bucket of Google's"),),
     "docs/how-to/s3.md": (
         Block("yaml", "name: orders", RUN),

@@ -112,7 +112,7 @@ def test_connections_can_be_copied(path: Path) -> None:
             spark = connections.read_environment_connection("spark_default", environ)
             assert spark is not None
             assert connections.parse_spark_connection("spark_default", spark).master.startswith(
-                "spark://"
+                ("spark://", "k8s://")
             )
             continue
         try:

@@ -119,7 +119,16 @@ def test_what_it_says_of_itself(wheel: Path) -> None:
     assert {"pydantic", "kafka-python", "pyarrow", "obstore", "typer"} <= always
     assert not always & {"apache-airflow", "pyspark", "botocore", "duckdb", "confluent-kafka"}
     extras = set(form.get_all("Provides-Extra", []))
-    assert extras == {"airflow", "spark", "s3", "msk", "duckdb", "kafka-connection", "local"}
+    assert extras == {
+        "airflow",
+        "spark",
+        "s3",
+        "msk",
+        "duckdb",
+        "kafka-connection",
+        "kubernetes",
+        "local",
+    }
     assert "tidegate = tidegate.cli.main:run" in entry_points
     assert "[airflow.plugins]\ntidegate = tidegate.ui.plugin:TidegatePlugin" in entry_points
 

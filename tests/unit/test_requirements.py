@@ -28,6 +28,7 @@ IN = {"airflow": {"airflow"}, "ui": {"airflow"}, "orchestration": {"airflow"}, "
 """The extras that a package needs as a whole."""
 LATE = {
     "lake": {"s3", "duckdb"},
+    "launch": {"kubernetes"},
     "broker": {"msk"},
 }
 """The extras of what a package imports only when it is needed, in functions."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import yarn_cluster
+from tidegate.launch import kube_cluster, yarn_cluster
 from tidegate.launch.master_kinds import master_kind
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
@@ -53,7 +53,9 @@ class ClusterMode(Protocol):
     def notices(self, store: Store, spark: SparkConnection) -> Iterator[str]: ...
 
 
-_MODES: Mapping[str, ClusterMode] = MappingProxyType({yarn_cluster.MASTER: yarn_cluster.Yarn()})
+_MODES: Mapping[str, ClusterMode] = MappingProxyType(
+    {yarn_cluster.MASTER: yarn_cluster.Yarn(), kube_cluster.MASTER: kube_cluster.Kubernetes()}
+)
 
 
 def mode_of_master(spark: SparkConnection) -> ClusterMode | None:

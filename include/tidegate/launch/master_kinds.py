@@ -13,16 +13,18 @@ class MasterKind(NamedTuple):
     its driver cannot run in cluster mode, or empty. `key` of a Spark connection is for this kind
     alone, and `setting` is what Spark calls it. Keys of Airflow's provider that are `unused` are
     ignored. With `obtains_tokens` Spark obtains delegation tokens of Kafka itself, by Kerberos.
+    `in_pods`: in cluster mode driver and executors have the jars of an image.
     """
 
     name: str
     pattern: str
     example: str
-    client_alone: str = "it is for the master yarn"
+    client_alone: str = "it is for the masters yarn and k8s"
     key: str = ""
     setting: str = ""
     unused: tuple[str, ...] = ()
     obtains_tokens: bool = False
+    in_pods: bool = False
 
 
 LOCAL = MasterKind(
@@ -50,10 +52,11 @@ KUBERNETES = MasterKind(
     "k8s",
     "k8s://.+",
     "k8s://…",
-    "it was not tested on Kubernetes",
+    client_alone="",
     key="namespace",
     setting="spark.kubernetes.namespace",
     obtains_tokens=True,
+    in_pods=True,
 )
 KINDS = LOCAL, STANDALONE, YARN, KUBERNETES
 EXAMPLES = ", ".join(kind.example for kind in KINDS)

@@ -112,6 +112,8 @@ def parse_connection(connection: str, master: str, extra: Any, place: Place) -> 
     home = _home(texts, wrong)
     source = texts.get("jars", spark_jars.CACHE)
     mode = texts.get("deploy-mode", "client")
+    if source == spark_jars.IMAGE and mode == "cluster" and kind and kind.in_pods:
+        source = spark_jars.OF_PODS
     wrong += [*_deploy_mode(mode, kind), *_jars(source, home, wrong)]
     if mode == "client":
         wrong += _python(texts)
@@ -202,9 +204,8 @@ def _version(program: str) -> tuple[int, ...]:
 
 
 def _jars(source: str, home: Path | None, wrong: list[str]) -> list[str]:
-    if source in (spark_jars.CACHE, spark_jars.PACKAGES, spark_jars.IMAGE) or (
-        Path(source).is_absolute() and Path(source).is_dir()
-    ):
+    known = (spark_jars.CACHE, spark_jars.PACKAGES, spark_jars.IMAGE, spark_jars.OF_PODS)
+    if source in known or (Path(source).is_absolute() and Path(source).is_dir()):
         is_known = not any(each.startswith(("spark-home", "spark-binary")) for each in wrong)
         complaint = spark_jars.connector_complaint(source, home) if is_known else None
         return [complaint] if complaint else []

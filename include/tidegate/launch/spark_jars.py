@@ -17,6 +17,8 @@ from tidegate.launch import jars, spark_home
 from tidegate.settings import spark_conf, spark_lines
 
 CACHE, PACKAGES, IMAGE = "cache", "packages", "image"
+OF_PODS = "image of the pods"
+"""What `image` means where driver and executors are pods: this machine cannot look into it."""
 KAFKA = SparkLibrary("spark-kafka", "spark-sql-kafka-0-10", "spark-sql-kafka-0-10")
 _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)-(\d+\.\d+)\b")
 
@@ -48,7 +50,7 @@ def jar_files(source: str, library: SparkLibrary, home: Path | None) -> list[Pat
     """Return a library's files, to be given to Spark. JarError if the cache lacks one."""
     if source == CACHE:
         return jars.lock_paths(lock_of(library, home))
-    if source in (PACKAGES, IMAGE):
+    if source in (PACKAGES, IMAGE, OF_PODS):
         return []
     found = sorted(Path(source).glob("*.jar"))
     is_kafka = library == KAFKA
@@ -81,7 +83,7 @@ def refuse_missing(source: str, library: SparkLibrary, home: Path | None) -> Non
             f"jars: {PACKAGES}: Spark cannot fetch {library.artifact} so; write {CACHE}, {IMAGE} "
             "or a directory"
         )
-    if source in (CACHE, PACKAGES):
+    if source in (CACHE, PACKAGES, OF_PODS):
         return
     directory = (home or spark_home.home()) / "jars" if source == IMAGE else Path(source)
     if not any(directory.glob(f"{library.jar}*.jar")):
@@ -90,7 +92,7 @@ def refuse_missing(source: str, library: SparkLibrary, home: Path | None) -> Non
 
 def connector_complaint(source: str, home: Path | None) -> str | None:
     """Return why a Spark cannot use the connector that a source has. None: it can."""
-    if not (spark := home or spark_home.find_spark()):
+    if source == OF_PODS or not (spark := home or spark_home.find_spark()):
         return None  # reported where it is started
     scala, version = spark_home.spark_version(spark)
     if spark_lines.is_too_old(version):

@@ -29,7 +29,7 @@ from tidegate.spark.job_files import KafkaJob
 
 CLASS_PATH = "spark.driver.extraClassPath"
 PACKAGES = "spark.jars.packages"
-_MODULES = "spark.submit.pyFiles"
+MODULES = "spark.submit.pyFiles"
 _JOBS = Path(jobs.__file__).parent
 # Records. Below, generating code or optimising it fully costs more than it saves (ADR 14).
 _TINY = 200_000
@@ -152,7 +152,7 @@ def job_submission(
         # In the class path, because the archive of classes holds only classes from there.
         settings = join_lists(settings, CLASS_PATH, *connector, by=":")
     if is_other:  # its Python need not have this package
-        settings = join_lists(settings, _MODULES, str(job_zip.build_zip()))
+        settings = join_lists(settings, MODULES, str(job_zip.build_zip()))
     fetched = spark_jars.package_coordinates(spark.jars, spark_jars.KAFKA, spark.home)
     settings = join_lists(settings, PACKAGES, fetched)
     others = settings.pop("spark.jars", "")

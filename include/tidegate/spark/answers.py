@@ -13,7 +13,7 @@ from tidegate.spark.hadoop_files import HadoopDirectory
 IN_LAKE = "--in-lake"
 """An application's argument before the directory of an attempt, in place of a job file's path."""
 DRIVER = "driver.json"
-"""The YARN container of a driver in cluster mode, named before it reads its job."""
+"""The container or pod of a driver in cluster mode, named before it reads its job."""
 JOB = "job.encrypted"
 """The job of a driver in cluster mode."""
 FAILURE = "failure"

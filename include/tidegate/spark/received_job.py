@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pyspark import SparkContext
 
 from tidegate.errors import ConfigurationError
-from tidegate.spark import yarn_container
+from tidegate.spark import kube_pod, yarn_container
 from tidegate.spark.answers import (
     DRIVER,
     IN_LAKE,
@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 def receive_job(kind: type[Job], args: tuple[str, ...]) -> tuple[Job, Answers]:
     """Return the job that the arguments name, and where its answers go. The job is deleted there.
 
-    In cluster mode the driver first names its container. From then on its end must be proven before
-    another attempt may send. Raises FileNotFoundError for a job that was withdrawn.
+    In cluster mode the driver first names its container or pod. From then on its end must be proven
+    before another attempt may send. Raises FileNotFoundError for a job that was withdrawn.
     """
     if args[0] != IN_LAKE:
         path = Path(args[0])
@@ -43,14 +43,14 @@ def receive_job(kind: type[Job], args: tuple[str, ...]) -> tuple[Job, Answers]:
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
     answers = answers_in_lake(args[1], jvm)
-    if (container := yarn_container.own_container()) is None:
-        raise ConfigurationError(f"{IN_LAKE} is for the driver of a YARN application")
-    if other := answers.read(DRIVER):  # YARN has started it again: the first may still send
+    if (place := yarn_container.own_container() or kube_pod.own_pod()) is None:
+        raise ConfigurationError(f"{IN_LAKE} is for a driver in cluster mode")
+    if other := answers.read(DRIVER):  # it was started again: the first may still send
         raise ConfigurationError(f"the job of this attempt belongs to the driver {other}")
-    answers.create(DRIVER, json.dumps(container.to_json()))
-    log.info("driver %s on %s", container.id, container.node)
+    answers.create(DRIVER, json.dumps(place.to_json()))
+    log.info("driver %s on %s", place.id, place.node)
     try:
-        content = _decrypted(_taken(answers), yarn_container.read_secret(jvm), jvm)
+        content = _decrypted(_taken(answers), place.read_key(jvm), jvm)
     except Exception as error:
         report_failure(error, "reading the job", {}, answers)
         raise

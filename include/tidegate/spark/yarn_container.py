@@ -26,6 +26,10 @@ class Container(Document):
     node: str
     started: int
 
+    def read_key(self, jvm: Any) -> bytes:
+        """Return the key of the job. ConfigurationError if it was lost on the way."""
+        return read_secret(jvm)
+
 
 def own_container(environ: Mapping[str, str] = os.environ) -> Container | None:
     """Return the container of this process. None outside YARN."""

@@ -131,8 +131,7 @@ def test_queue_and_namespace(pinned: None) -> None:
     ("master", "why"),
     [
         ("spark://h:1", "Spark's own master runs no Python application in cluster mode"),
-        ("k8s://https://h", "it was not tested on Kubernetes"),
-        ("local[2]", "it is for the master yarn"),
+        ("local[2]", "it is for the masters yarn and k8s"),
     ],
 )
 def test_cluster_mode_is_refused(master: str, why: str) -> None:

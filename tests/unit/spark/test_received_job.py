@@ -115,12 +115,12 @@ def test_a_job_of_another_key_is_refused(tmp_path: Path, key: bytes) -> None:
     assert "pä55" not in (tmp_path / FAILURE).read_text()
 
 
-def test_outside_yarn_nothing_is_read(
+def test_outside_a_cluster_nothing_is_read(
     tmp_path: Path, key: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(yarn_container, "own_container", lambda: None)
     (tmp_path / JOB).write_bytes(encrypted(key, Job("pä55")))
-    with pytest.raises(ConfigurationError, match="for the driver of a YARN application"):
+    with pytest.raises(ConfigurationError, match="driver in cluster mode"):
         receive_job(Job, ("--in-lake", str(tmp_path)))
     assert (tmp_path / JOB).exists()
 

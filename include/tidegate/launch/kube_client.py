@@ -1,0 +1,215 @@
+"""What Tidegate asks of a Kubernetes cluster: pods and Secrets of one namespace.
+
+Whether a driver has ended, only the state `terminated` of all its containers says: its kubelet has
+seen the process end. No other answer is a proof. A pod that is gone, the phase Failed and a passed
+deletion time were seen with a driver that wrote on.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.errors import ConfigurationError
+from tidegate.launch.spark_connection import SparkConnection
+
+FINALIZER = "tidegate.io/outcome"
+"""Keeps a driver's pod, whoever deletes it, until its end was seen."""
+ATTEMPT = "tidegate.io/attempt"
+"""The label of all that belongs to an attempt."""
+KIND, INGEST, EGRESS = "tidegate.io/kind", "ingest", "egress"
+"""The label of a driver with the kind of its pipeline."""
+_DEFAULT_NAMESPACE = "default"
+_NAMESPACE = "spark.kubernetes.namespace"
+_TIMEOUT = 20.0  # seconds
+_CONFLICT = 409
+
+
+@dataclass(frozen=True)
+class DriverPod:
+    """A pod as the API server has it. `codes` are the exit codes of its containers, if all have
+    ended; `waits` is why it does not run yet.
+    """
+
+    name: str
+    uid: str
+    phase: str
+    codes: tuple[int, ...] | None
+    reason: str
+    waits: str
+    is_kept: bool
+    kind: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.codes is not None
+
+
+class KubeClient:
+    """One namespace of a cluster. Each method raises OSError if the cluster does not answer."""
+
+    def __init__(self, client: Any, namespace: str) -> None:
+        self._client, self.namespace = client, namespace
+
+    def pod(self, name: str) -> DriverPod | None:
+        """Return a pod by its name. None if it does not exist."""
+        from lightkube.resources.core_v1 import Pod
+
+        with _as_os_errors():
+            try:
+                return _read(self._client.get(Pod, name, namespace=self.namespace))
+            except _api_error() as error:
+                if error.status.code == 404:
+                    return None
+                raise
+
+    def pods_of(self, attempt: str | None) -> list[DriverPod]:
+        """Return the drivers of an attempt, or of all."""
+        from lightkube.operators import exists
+        from lightkube.resources.core_v1 import Pod
+
+        labels: Any = {ATTEMPT: attempt or exists(), "spark-role": "driver"}
+        with _as_os_errors():
+            found = self._client.list(Pod, namespace=self.namespace, labels=labels)
+            return [_read(each) for each in found]
+
+    def log_lines(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield the lines of a driver's output, each with its time, while it runs."""
+        with _as_os_errors():
+            lines = self._client.log(
+                name, namespace=self.namespace, follow=True, timestamps=True, newlines=False
+            )
+            for line in lines:
+                time, _, text = line.partition(" ")
+                yield time, text
+
+    def delete_pod(self, pod: DriverPod) -> None:
+        """Ask for the end of a pod. Its object stays until `let_go`."""
+        from lightkube.resources.core_v1 import Pod
+
+        with _as_os_errors(), _unless_gone():
+            self._client.delete(Pod, pod.name, namespace=self.namespace)
+
+    def let_go(self, pod: DriverPod) -> None:
+        """Take the finalizer from a pod whose end was seen."""
+        from lightkube.resources.core_v1 import Pod
+        from lightkube.types import PatchType
+
+        change = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+            {"op": "remove", "path": "/metadata/finalizers"},
+        ]
+        if pod.is_kept:
+            with _as_os_errors(), _unless_gone():
+                self._client.patch(
+                    Pod, pod.name, change, namespace=self.namespace, patch_type=PatchType.JSON
+                )
+
+    @contextmanager
+    def secret(self, name: str, attempt: str, content: Mapping[str, bytes]) -> Iterator[None]:
+        """Keep a Secret while the block runs."""
+        from lightkube.models.core_v1 import Secret as Model
+        from lightkube.models.meta_v1 import ObjectMeta
+        from lightkube.resources.core_v1 import Secret
+
+        data = {key: base64.b64encode(value).decode() for key, value in content.items()}
+        meta = ObjectMeta(name=name, namespace=self.namespace, labels={ATTEMPT: attempt})
+        made: Any = Secret(**vars(Model(metadata=meta, data=data, immutable=True)))
+        with _as_os_errors():
+            self._client.create(made)
+        try:
+            yield
+        finally:
+            with suppress(OSError), _as_os_errors(), _unless_gone():
+                self._client.delete(Secret, name, namespace=self.namespace)
+
+    def own(self, secret: str, pod: DriverPod) -> None:
+        """Let a Secret go with a pod: the submitter may be killed."""
+        from lightkube.resources.core_v1 import Secret
+
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
+        change = {"metadata": {"ownerReferences": [owner]}}
+        with _as_os_errors(), _unless_gone():
+            self._client.patch(Secret, secret, change, namespace=self.namespace)
+
+
+def connect(spark: SparkConnection, conf: Mapping[str, str] | None = None) -> KubeClient:
+    """Return a client of a connection's cluster, by `KUBECONFIG` or the account of this pod.
+
+    ConfigurationError without a login, and without the package `lightkube`.
+    """
+    try:
+        from lightkube import Client, KubeConfig
+        from lightkube.core.exceptions import ConfigError
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "lightkube is not installed: pip install 'tidegate[kubernetes]'"
+        ) from None
+    import httpx
+
+    try:
+        config: Any = KubeConfig.from_env().get()
+    except (ConfigError, OSError) as error:
+        raise ConfigurationError(
+            f"no login to Kubernetes: {error}; set KUBECONFIG, or run in a pod with an account"
+        ) from None
+    server = spark.master.removeprefix("k8s://")
+    config.cluster.server = server if "://" in server else f"https://{server}"
+    client = Client(config, timeout=httpx.Timeout(_TIMEOUT), trust_env=False)
+    return KubeClient(client, namespace_of(spark, conf))
+
+
+def namespace_of(spark: SparkConnection, conf: Mapping[str, str] | None = None) -> str:
+    """Return the namespace of a connection's applications, as Spark has it."""
+    return {**spark.conf, **(conf or {})}.get(_NAMESPACE) or _DEFAULT_NAMESPACE
+
+
+def _read(found: Any) -> DriverPod:
+    status, meta = found.status, found.metadata
+    states = [each.state for each in status.containerStatuses or ()]
+    ended = [state.terminated for state in states if state and state.terminated]
+    scheduled = [c for c in status.conditions or () if c.type == "PodScheduled"]
+    waiting = [state.waiting for state in states if state and state.waiting]
+    waits = [f"{each.reason}: {each.message or ''}" for each in waiting]
+    waits += [f"{c.reason}: {c.message or ''}" for c in scheduled if c.status == "False"]
+    is_over = bool(states) and len(ended) == len(states) == len(found.spec.containers)
+    return DriverPod(
+        name=meta.name,
+        uid=meta.uid,
+        phase=status.phase or "Unknown",
+        codes=tuple(each.exitCode for each in ended) if is_over else None,
+        reason=", ".join(each.reason or "" for each in ended),
+        waits="; ".join(each.rstrip(": ") for each in waits),
+        is_kept=FINALIZER in (meta.finalizers or ()),
+        kind=(meta.labels or {}).get(KIND, ""),
+    )
+
+
+def _api_error() -> type[Any]:
+    from lightkube.core.exceptions import ApiError
+
+    found: type[Any] = ApiError
+    return found
+
+
+@contextmanager
+def _unless_gone() -> Iterator[None]:
+    try:
+        yield
+    except _api_error() as error:
+        if error.status.code != 404:
+            raise
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """Raise OSError in the place of an error of the client."""
+    import httpx
+
+    try:
+        yield
+    except (_api_error(), httpx.HTTPError, httpx.StreamError) as error:
+        raise OSError(f"Kubernetes: {error or type(error).__name__}") from error

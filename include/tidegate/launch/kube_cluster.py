@@ -1,0 +1,433 @@
+"""Cluster mode on Kubernetes: the driver runs in a pod, whose image need not have Tidegate.
+
+Its modules and the key of its job (`job_in_lake`) are volumes of Secrets, which end with the pod.
+The pod's name is a lock, since each attempt has one name. Its finalizer keeps the pod, whoever
+deletes it, until its end was seen.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tidegate.core.locations import find_scheme
+from tidegate.errors import ConfigurationError, StageFailed
+from tidegate.lake import attempts
+from tidegate.lake.attempts import Attempt
+from tidegate.lake.store_protocol import Store
+from tidegate.launch import kube_client, spark_jars
+from tidegate.launch.job_in_lake import handed_over, read_answer, withdraw_job
+from tidegate.launch.kube_client import (
+    ATTEMPT,
+    EGRESS,
+    FINALIZER,
+    INGEST,
+    KIND,
+    DriverPod,
+    KubeClient,
+)
+from tidegate.launch.spark_connection import SparkConnection
+from tidegate.launch.spark_output import application_failure
+from tidegate.launch.spark_submit import supervise
+from tidegate.launch.submission import MODULES, Submission
+from tidegate.runs.engine_protocol import Ended, Unknown
+from tidegate.runs.kafka_protocol import JavaCluster
+from tidegate.spark import kube_pod
+from tidegate.spark.answers import DRIVER, IN_LAKE, JOB
+from tidegate.spark.ingest_job import IngestJob
+from tidegate.spark.job_files import JobFile
+
+MASTER = "k8s"
+"""The master in the identity of an application, in claims."""
+ENDED = "ended"
+"""The uid of a driver's pod whose end was seen, in the directory of its attempt."""
+PYTHON = "python3"
+"""The interpreter in the image if the Spark connection names none."""
+CODE = "/opt/tidegate"
+"""Where driver and executors have the volume with Tidegate's modules."""
+_IMAGE = "spark.kubernetes.container.image"
+_TEMPLATE = "spark.kubernetes.driver.podTemplateFile"
+_CONTAINER = "spark.kubernetes.driver.podTemplateContainerName"
+_OF_THIS_MACHINE = (
+    "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "TIDEGATE_PYTHONPATH", "SPARK_DIST_CLASSPATH",
+)  # fmt: skip
+_NAMESPACE, _POD = "namespace", "pod"  # keys of an identity
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")  # with ours at most 63 characters
+_OUT_OF_MEMORY = "OOMKilled"
+_LOOKS_APART = 2.0  # seconds
+_PATIENCE = 60.0  # seconds for a pod to run before it is told why, and for one to end
+
+logger = logging.getLogger(__name__)
+
+
+def answer_of_cluster(spark: SparkConnection) -> str:
+    """Return what answers for a master. OSError if nothing does."""
+    try:
+        client = kube_client.connect(spark)
+        kept = [pod.name for pod in client.pods_of(None) if pod.has_ended and pod.is_kept]
+    except OSError as error:
+        raise OSError(f"{error}; check the master's address, and the rights to its pods") from error
+    said = f"its API server answers (deploy mode {spark.deploy_mode}, {client.namespace})"
+    return f"{said}; ended drivers that the next run lets go: {', '.join(kept)}" if kept else said
+
+
+def refuse_pods(spark: SparkConnection, kafka: JavaCluster, conf: Mapping[str, str]) -> None:
+    """Raise ConfigurationError, with all complaints, if an application could not run there.
+
+    `conf` are the pipeline's settings. Nothing is asked of the cluster.
+    """
+    wrong = []
+    given = {**spark.conf, **conf}
+    if not given.get(_IMAGE) and not given.get("spark.kubernetes.driver.container.image"):
+        wrong.append(f"{_IMAGE} is not set: an image with Spark, Python and Kafka's connector")
+    if spark.jars not in (spark_jars.OF_PODS, spark_jars.PACKAGES):
+        wrong.append(f"jars: {spark.jars}: they are not in the image; write image or packages")
+    if kafka.delegation_token:
+        wrong.append(
+            f"Kafka connection {kafka.connection!r}: tidegate.delegation_token was not tested on "
+            "Kubernetes: remove it"
+        )
+    if files := kafka.for_java(Path("/")).files:
+        wrong.append(
+            f"Kafka connection {kafka.connection!r}: {', '.join(map(str, files))} would be files "
+            "of this machine, which no pod has: name paths of the image"
+        )
+    try:
+        kube_client.connect(spark, conf)
+    except ConfigurationError as error:
+        wrong.append(str(error))
+    if wrong:
+        listed = "\n".join(f"  - {each}" for each in wrong)
+        raise ConfigurationError(
+            f"Spark connection {spark.id!r}, deploy-mode cluster:\n{listed}\n"
+            "deploy-mode client does without"
+        )
+
+
+@dataclass(frozen=True)
+class KubeApplication:
+    """An application in a pod: job and answers are in the directory of its attempt in the lake.
+
+    `call` is that of client mode. Its argument is a path in a private directory.
+    """
+
+    job: JobFile
+    call: Submission
+    attempt: Attempt
+    store: Store
+    spark: SparkConnection
+    submit: Callable[[Submission], None]
+
+    def run(self) -> None:
+        client = kube_client.connect(self.spark, self.call.conf)
+        name, key = pod_name(self.attempt), f"tidegate-{self.attempt.name}"
+        code = _code(self.call)
+        _tidy(client)
+        with (
+            handed_over(self.job, self.attempt, self.store) as secret,
+            client.secret(key, self.attempt.name, {kube_pod.KEY: secret}),
+            client.secret(f"{key}-code", self.attempt.name, code),
+        ):
+            kind = INGEST if isinstance(self.job, IngestJob) else EGRESS
+            call = _for_kube(self.call, kind, self.attempt, self.store, self.spark)
+            self.submit(replace(call, kill=partial(self._kill, client, name)))
+            if (pod := client.pod(name)) is None:
+                raise StageFailed(f"pod {name} is gone: {_NO_PROOF}")
+            for each in (key, f"{key}-code"):
+                client.own(each, pod)
+            try:
+                self._follow(client, pod)
+            except BaseException:
+                self._kill(client, name, logger.warning)
+                raise
+
+    def _follow(self, client: KubeClient, pod: DriverPod) -> None:
+        """Log a driver's output until it has ended. Raises as `Application.run` does."""
+        stop = partial(client.delete_pod, pod)
+        let_go = partial(_let_go, client, self.attempt, self.store)
+        with supervise(self.call, stop, logger.info) as output:
+            for line in output.shown(_lines(client, pod)):
+                logger.info("%s", line)
+            ended = _seen(client, pod)
+            let_go(ended)
+            client.delete_pod(ended)  # its output is in this process's log
+            if any(ended.codes or ()):
+                if _OUT_OF_MEMORY in ended.reason:
+                    output.causes.append("Container killed by Kubernetes for exceeding memory")
+                raise application_failure(self.call.name, output.causes, max(ended.codes or ()))
+
+    def _kill(self, client: KubeClient, name: str, log: Callable[[str], None]) -> None:
+        """End a driver and wait for its end, or log why that is not known."""
+        let_go = partial(_let_go, client, self.attempt, self.store)
+        try:
+            if (pod := client.pod(name)) is None:
+                return
+            why = _ended(client, pod.uid, name, _PATIENCE, let_go)
+            log(f"pod {name}: {why or 'ended'}")
+        except OSError as error:
+            log(f"pod {name} may still run: {error}")
+
+    def read(self, name: str) -> str | None:
+        return read_answer(self.attempt, self.store, name)
+
+
+def _tidy(client: KubeClient) -> None:
+    """Let the ended drivers of ingests go whose submitter was killed: nobody asks for their end.
+
+    A failure is none of the run.
+    """
+    try:
+        for pod in client.pods_of(None):
+            if pod.kind == INGEST and pod.has_ended and pod.is_kept:
+                client.let_go(pod)
+                client.delete_pod(pod)
+    except OSError as error:
+        logger.info("ended drivers cannot be looked for: %s", error)
+
+
+_NO_PROOF = "nothing proves that its driver has ended"
+
+
+def pod_name(attempt: Attempt) -> str:
+    """Return the name of the driver's pod of an attempt. ValueError for a name that cannot be."""
+    if not _NAME.fullmatch(attempt.name):
+        raise ValueError(f"attempt {attempt.name!r}: no name of a pod")
+    return f"tidegate-{attempt.name}-driver"
+
+
+def _lines(client: KubeClient, pod: DriverPod) -> Iterator[str]:
+    """Yield the lines of a driver's output until its containers have ended."""
+    seen, told, since = "", "", time.monotonic()
+    while True:
+        now = _seen(client, pod)
+        if now.phase != "Pending":
+            for moment, line in _output(client, pod.name):
+                if moment > seen:
+                    yield line
+                    seen = moment
+        elif now.waits != told and time.monotonic() - since > _PATIENCE:
+            told = now.waits
+            logger.warning("pod %s does not run yet: %s", pod.name, told)
+        if _seen(client, pod).has_ended:
+            return
+        time.sleep(_LOOKS_APART)
+
+
+def _output(client: KubeClient, name: str) -> Iterator[tuple[str, str]]:
+    try:
+        yield from client.log_lines(name)
+    except OSError as error:
+        logger.info("%s: its output is not to be had now: %s", name, error)
+
+
+def _seen(client: KubeClient, pod: DriverPod) -> DriverPod:
+    """Return a pod as it is now. StageFailed if it is gone. An outage of the server is waited for.
+
+    A task may wait as long as its driver runs: without the server nobody could end it.
+    """
+    while True:
+        try:
+            now = client.pod(pod.name)
+        except OSError as error:
+            logger.warning("%s; asking again", error)
+            time.sleep(_LOOKS_APART)
+            continue
+        if now is None or now.uid != pod.uid:
+            raise StageFailed(f"pod {pod.name} is gone: {_NO_PROOF}")
+        return now
+
+
+def _let_go(client: KubeClient, attempt: Attempt, store: Store, pod: DriverPod) -> None:
+    """Record in the lake that a driver has ended. From then on its pod may go."""
+    store.create(attempt.directory + ENDED, pod.uid.encode())
+    client.let_go(pod)
+
+
+def _ended(
+    client: KubeClient, uid: str, name: str, patience: float, let_go: Callable[[DriverPod], None]
+) -> str | None:
+    """End a pod, and return why its end is not proven. None is the proof."""
+    deadline = time.monotonic() + patience
+    while True:
+        if (pod := client.pod(name)) is None:
+            return f"pod {name} is gone: {_NO_PROOF}"
+        if pod.uid != uid:
+            return f"pod {name} is another one: {_NO_PROOF}"
+        if pod.has_ended:
+            let_go(pod)
+            client.delete_pod(pod)
+            return None
+        client.delete_pod(pod)
+        if time.monotonic() > deadline:
+            return f"pod {name} is {pod.phase}, and its kubelet has not reported its end"
+        time.sleep(_LOOKS_APART)
+
+
+def end_driver(
+    attempt: Attempt, client: KubeClient, name: str, store: Store, *, patience: float = _PATIENCE
+) -> Ended | Unknown:
+    """End the application of an attempt whose submitter is gone, and wait for the proof.
+
+    A driver names its pod before it reads its job. With the job withdrawn, a driver that has not
+    named itself by now sends nothing, whether its pod starts or not.
+    """
+    withdraw_job(attempt, store)
+    named = read_answer(attempt, store, DRIVER)
+    uid = kube_pod.Pod.from_json(json.loads(named)).uid if named else None
+    if uid and read_answer(attempt, store, ENDED) == uid:
+        return Ended()
+    let_go = partial(_let_go, client, attempt, store)
+    try:
+        if uid is None:
+            if pod := client.pod(name):
+                _ended(client, pod.uid, name, 0, let_go)
+            return Ended()
+        why = _ended(client, uid, name, patience, let_go)
+    except OSError as error:
+        return Unknown(str(error)) if named else Ended()
+    return Unknown(why) if why else Ended()
+
+
+def pods_left_behind(store: Store, plan_id: str) -> list[str]:
+    """Return notices of a plan's applications whose submitter was killed: they may still run."""
+    staged = attempts.staged_files(store, plan_id)
+    return [
+        f"plan {plan_id}: pod {pod_name(attempt)} may still run: its submitter was killed. It does "
+        "no harm, and what it finishes is kept"
+        for attempt, files in sorted(staged.items(), key=lambda each: each[0].name)
+        if {attempt.directory + name for name in (JOB, DRIVER)} & {f.path for f in files}
+    ]
+
+
+def notices_of_pods(store: Store, _: SparkConnection) -> Iterator[str]:
+    """Yield what nobody can check from here."""
+    where = store.native("")
+    if not store.is_shared_by_nodes:
+        yield f"cluster mode: each pod must have the lake at {where}, as the same shared volume"
+    elif scheme := find_scheme(where):
+        yield (
+            f"cluster mode: driver and executors take keys of {scheme.title} from their pods, by "
+            "an identity or a Secret of your own, and not from this environment"
+        )
+
+
+def _for_kube(
+    given: Submission, kind: str, attempt: Attempt, store: Store, spark: SparkConnection
+) -> Submission:
+    """Return a submission of client mode as one of Kubernetes' cluster mode."""
+    python = spark.python or PYTHON
+    name, private = f"tidegate-{attempt.name}", Path(*given.args).parent
+    template = private / "driver.yaml"
+    template.write_text(yaml.safe_dump(_template(given.conf)))
+    local = f"local://{CODE}"
+    modules = [
+        f"{local}/{Path(each).name}" if each.startswith("/") else each
+        for each in given.conf.get(MODULES, "").split(",")
+    ]
+    return replace(
+        given,
+        application=f"{local}/{Path(given.application).name}",
+        args=(IN_LAKE, store.native(attempt.directory)),
+        conf={
+            **given.conf,
+            "spark.submit.deployMode": "cluster",
+            "spark.kubernetes.submission.waitAppCompletion": "false",
+            "spark.kubernetes.driver.pod.name": pod_name(attempt),
+            f"spark.kubernetes.driver.label.{ATTEMPT}": attempt.name,
+            f"spark.kubernetes.driver.label.{KIND}": kind,
+            f"spark.kubernetes.executor.label.{ATTEMPT}": attempt.name,
+            f"spark.kubernetes.driver.secrets.{name}": kube_pod.KEY_DIRECTORY,
+            f"spark.kubernetes.driver.secrets.{name}-code": CODE,
+            f"spark.kubernetes.executor.secrets.{name}-code": CODE,
+            _TEMPLATE: str(template),
+            MODULES: ",".join(filter(None, modules)),
+            "spark.pyspark.python": python,
+            "spark.pyspark.driver.python": python,
+        },
+        env={name: value for name, value in given.env.items() if name not in _OF_THIS_MACHINE},
+    )
+
+
+def _code(call: Submission) -> dict[str, bytes]:
+    """Return the files of this machine that driver and executors need."""
+    modules = [Path(each) for each in call.conf.get(MODULES, "").split(",") if each[:1] == "/"]
+    return {path.name: path.read_bytes() for path in (Path(call.application), *modules)}
+
+
+def _template(conf: Mapping[str, str]) -> dict[str, Any]:
+    """Return the template of the driver's pod: the user's, with the finalizer and the fields.
+
+    ConfigurationError for one that cannot be read.
+    """
+    form: dict[str, Any] = {}
+    if given := conf.get(_TEMPLATE):
+        try:
+            form = yaml.safe_load(Path(given).read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise ConfigurationError(f"{_TEMPLATE}={given}: {error}") from None
+        if not isinstance(form, dict):
+            raise ConfigurationError(f"{_TEMPLATE}={given}: not a template of a pod")
+    meta, spec = form.setdefault("metadata", {}), form.setdefault("spec", {})
+    meta["finalizers"] = [*meta.get("finalizers", ()), FINALIZER]
+    containers = spec.setdefault("containers", [{"name": "spark-kubernetes-driver"}])
+    wanted = conf.get(_CONTAINER)
+    container = next((c for c in containers if c.get("name") == wanted), containers[0])
+    container["env"] = [
+        *container.get("env", ()),
+        *(
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in kube_pod.FIELDS.items()
+        ),
+    ]
+    return {"apiVersion": "v1", "kind": "Pod", **form}
+
+
+class Kubernetes:
+    """Cluster mode on Kubernetes: `tidegate.launch.cluster_modes.ClusterMode`."""
+
+    ask = staticmethod(answer_of_cluster)
+    refuse = staticmethod(refuse_pods)
+    application = KubeApplication
+    left_behind = staticmethod(pods_left_behind)
+    notices = staticmethod(notices_of_pods)
+
+    def identity(self, attempt: Attempt, spark: SparkConnection) -> Mapping[str, str]:
+        namespace = kube_client.namespace_of(spark)
+        return {"master": MASTER, _NAMESPACE: namespace, _POD: pod_name(attempt)}
+
+    def end(
+        self, identity: Mapping[str, str], attempt: Attempt, store: Store, spark: SparkConnection
+    ) -> Ended | Unknown:
+        try:
+            client = kube_client.connect(spark)
+        except ConfigurationError as error:
+            return Unknown(str(error))
+        namespace, pod = _place_of(identity)
+        if client.namespace != namespace:
+            return Unknown(f"its pod is in the namespace {namespace}")
+        return end_driver(attempt, client, pod, store)
+
+    def running(self, identity: Mapping[str, str], spark: SparkConnection) -> list[str]:
+        namespace, name = _place_of(identity)
+        try:
+            pod = kube_client.connect(spark).pod(name)
+        except (OSError, ConfigurationError) as error:
+            logger.warning("Kubernetes cannot be asked for %s: %s", name, error)
+            return []
+        if pod is None or pod.has_ended:
+            return []
+        return [f"pod {name} (`kubectl -n {namespace} delete pod {name}`)"]
+
+
+def _place_of(identity: Mapping[str, str]) -> tuple[str, str]:
+    """Return the namespace and the name of the pod of an application's identity."""
+    return identity[_NAMESPACE], identity[_POD]

@@ -1,0 +1,178 @@
+"""Whole runs on a real Kubernetes, in both modes: `make test-kubernetes`."""
+
+import json
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import kube_user, topic_reader, topic_records
+from support.cli_user import Terminal
+from support.kube_user import drivers, kubectl, objects
+from support.secret_scan import HOLDERS, Scan
+from tidegate_check.lake import Checker, Stored
+from tidegate_local.kafka import Broker
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with kube_user.broker(tmp_path_factory.mktemp("kafka") / "broker") as running:
+        yield running
+
+
+@pytest.fixture
+def home(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A directory that the node, and so each pod, has at the same path."""
+    found = kube_user.HOME / "shared" / request.node.name.replace("[", "-").rstrip("]")
+    shutil.rmtree(found, ignore_errors=True)
+    found.mkdir(mode=0o777)
+    found.chmod(0o777)
+    yield found
+    shutil.rmtree(found)
+
+
+@pytest.fixture(params=["client", "cluster"])
+def terminal(request: pytest.FixtureRequest, broker: Broker, home: Path) -> Terminal:
+    user = Terminal(home, broker.bootstrap, processes=True)
+    user.lake.mkdir(mode=0o777)
+    user.lake.chmod(0o777)
+    kube_user.on_kubernetes(user, request.param)
+    return user
+
+
+def check(terminal: Terminal, name: str) -> None:
+    assert Checker(Stored(f"{terminal.lake}/{name}")).run() == []
+
+
+def test_there_and_back(terminal: Terminal, broker: Broker) -> None:
+    """An ingest, an egress of its lake, a backfill's window and a replay: each record once."""
+    topic = f"there-{Path(terminal.home).name}"
+    topic_records.numbers(broker.bootstrap, topic, 2_000, partitions=2)
+    terminal.pipeline("p", [topic], max_records=1_500)
+    report = terminal.json("run", "p")
+    assert report["rows"] == 2_000
+    assert terminal.json("verify", "p", "--against-kafka")["differences"] == 0
+    target = {"topic": f"{topic}-back", "partitions": 2}
+    terminal.egress("back", source={"lake": "p"}, target=target)
+    assert terminal.json("run", "back")["rows"] == 2_000
+    sent = Counter(each.value for each in topic_reader.read(broker.bootstrap, f"{topic}-back"))
+    wanted = Counter(each.value for each in topic_reader.read(broker.bootstrap, topic))
+    assert sent == wanted
+    terminal.run("replay", "p", "--replay-id", "again", "--start", "0")
+    assert terminal.json("verify", "p", "--against-kafka")["differences"] == 0
+    check(terminal, "p")
+    kube_user.wait(lambda: not drivers(), 40)
+    assert [each for each in objects("secrets") if "tidegate" in each["metadata"]["name"]] == []
+
+
+@pytest.mark.parametrize("terminal", ["cluster"], indirect=True)
+def test_a_killed_driver_is_retried(terminal: Terminal, broker: Broker) -> None:
+    """kill -9 of its JVM between two chunks: the first is kept, and the retry does the other."""
+    topic = "killed-driver"
+    topic_records.numbers(broker.bootstrap, topic, 300, partitions=2)
+    terminal.pipeline("p", [topic], max_records=200)
+    hold = terminal.home / "hold"
+    fault = {"spark.kubernetes.driverEnv.TIDEGATE_FAULT": f"stage.half:wait={hold}"}
+    kube_user.on_kubernetes(terminal, "cluster", **fault)
+    process = terminal.start("run", "p", "--run-id", "r")
+    kube_user.wait(lambda: list(terminal.home.glob("hold.reached.*")) or process.poll() is not None)
+    (pod,) = drivers()
+    kubectl("exec", pod["metadata"]["name"], "--", "pkill", "-9", "java")
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 4, out + err
+    kube_user.on_kubernetes(terminal, "cluster")
+    assert terminal.json("run", "p", "--run-id", "r")["rows"] == 300
+    check(terminal, "p")
+
+
+@pytest.mark.parametrize("terminal", ["cluster"], indirect=True)
+def test_a_killed_submitter_leaves_a_driver_that_is_ended(
+    terminal: Terminal, broker: Broker
+) -> None:
+    """Its claim is taken over once the API server has shown the driver's end: each row once."""
+    topic = "killed-submitter"
+    topic_records.numbers(broker.bootstrap, topic, 500, partitions=1)
+    terminal.pipeline("p", [topic])
+    terminal.run("run", "p")
+    target = {"topic": "killed-submitter-back", "partitions": 1}
+    terminal.egress("back", source={"lake": "p"}, target=target)
+    hold = terminal.home / "hold"
+    fault = {"spark.kubernetes.driverEnv.TIDEGATE_FAULT": f"send.before:wait={hold}"}
+    kube_user.on_kubernetes(terminal, "cluster", **fault)
+    process = terminal.start("run", "back", "--run-id", "r")
+    kube_user.wait(lambda: list(terminal.home.glob("hold.reached.*")) or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    (pod,) = drivers()
+    assert pod["status"]["phase"] == "Running"
+    kube_user.on_kubernetes(terminal, "cluster")
+    assert terminal.json("run", "back", "--run-id", "r")["rows"] == 500
+    sent = Counter(each.value for each in topic_reader.read(broker.bootstrap, target["topic"]))
+    assert sent == Counter(each.value for each in topic_reader.read(broker.bootstrap, topic))
+    assert sent.total() == 500
+    kube_user.wait(lambda: not drivers(), 40)
+
+
+@pytest.mark.parametrize("terminal", ["cluster"], indirect=True)
+def test_a_driver_that_is_deleted_by_force_proves_nothing(
+    terminal: Terminal, broker: Broker
+) -> None:
+    """Its finalizer keeps the pod, so its end is seen; the run fails, and the retry does it."""
+    topic = "forced"
+    topic_records.numbers(broker.bootstrap, topic, 300, partitions=2)
+    terminal.pipeline("p", [topic], max_records=200)
+    hold = terminal.home / "hold"
+    fault = {"spark.kubernetes.driverEnv.TIDEGATE_FAULT": f"stage.half:wait={hold}"}
+    kube_user.on_kubernetes(terminal, "cluster", **fault)
+    process = terminal.start("run", "p", "--run-id", "r")
+    kube_user.wait(lambda: list(terminal.home.glob("hold.reached.*")) or process.poll() is not None)
+    (pod,) = drivers()
+    kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force", "--wait=false")
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 4, out + err
+    kube_user.on_kubernetes(terminal, "cluster")
+    assert terminal.json("run", "p", "--run-id", "r")["rows"] == 300
+    check(terminal, "p")
+
+
+@pytest.mark.parametrize("terminal", ["cluster"], indirect=True)
+def test_an_image_that_is_not_there_is_named(terminal: Terminal, broker: Broker) -> None:
+    """While the run waits, its log says why; when it is ended, its pod is, too."""
+    topic_records.numbers(broker.bootstrap, "no-image", 10, partitions=1)
+    terminal.pipeline("p", ["no-image"])
+    kube_user.on_kubernetes(
+        terminal, "cluster", **{"spark.kubernetes.container.image": "tidegate.test/none:1"}
+    )
+    process = terminal.start("run", "p", "--run-id", "r")
+    kube_user.wait(drivers)
+    kube_user.wait(
+        lambda: "ErrImage" in json.dumps(drivers()) or "ImagePull" in json.dumps(drivers())
+    )
+    time.sleep(75)  # it is told after a minute
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert "does not run yet: " in err
+    assert "ImagePull" in err or "ErrImage" in err
+    kube_user.wait(lambda: not drivers(), 40)
+
+
+@pytest.mark.parametrize("terminal", ["cluster"], indirect=True)
+def test_no_secret_is_in_the_cluster(terminal: Terminal, broker: Broker) -> None:
+    """But in the Secret itself: pods, ConfigMaps, events and logs have no password."""
+    password = "canary-of-kubernetes-7f3a"
+    topic_records.numbers(broker.bootstrap, "no-secret", 100, partitions=1)
+    terminal.extra |= {"sasl.password": password, "sasl.username": "u", "sasl.mechanism": "PLAIN"}
+    terminal.pipeline("p", ["no-secret"])
+    scan = Scan(control="tidegate", allowed={HOLDERS: {"password"}})
+    scan.add(password=password)
+    with scan.processes(lambda argv: b"/bin/tidegate\0run" in argv):
+        terminal.run("run", "p", code=None)
+    for kind in ("pods", "configmaps", "events"):
+        scan.look_at(kind, kind, kubectl("get", kind, "-o", "yaml"))
+    assert [hit for hit in scan.hits() if hit.place != HOLDERS] == []

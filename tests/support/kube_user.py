@@ -1,0 +1,120 @@
+"""A user whose Spark connection is a Kubernetes, in a network namespace of its own."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from support.cli_user import Terminal
+from tidegate_local import kafka
+from tidegate_local.kafka import Broker
+from tidegate_local.ports import free_port
+
+HOME = Path("/tmp/tgk8s")
+NODE = "10.99.0.1"
+NAMESPACE = "spark"
+IMAGE = "tidegate.test/spark:4.0.4"
+
+
+@contextmanager
+def broker(home: Path) -> Iterator[Broker]:
+    """Start a broker that pods can reach, and end it."""
+    home.mkdir()
+    plain, controller, pods = free_port(), free_port(), free_port()
+    listeners = (
+        f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},PODS://{NODE}:{pods}"
+    )
+    settings = {
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PODS:PLAINTEXT"
+        ),
+    }
+    try:
+        started = kafka.start(home, port=plain, settings=settings)
+        yield Broker(f"{NODE}:{pods}", started.pid, home)
+    finally:
+        kafka.stop(home)
+
+
+def kubectl(*arguments: str) -> str:
+    """Return the output of a command, as admin, in Spark's namespace."""
+    command = [str(HOME / "k"), "kubectl", "-n", NAMESPACE, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def objects(kind: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(kubectl("get", kind, "-o", "json"))["items"]
+    return found
+
+
+def drivers() -> list[dict[str, Any]]:
+    """Return the pods of drivers."""
+    pods = objects("pods")
+    return [each for each in pods if each["metadata"]["labels"].get("spark-role") == "driver"]
+
+
+def on_kubernetes(terminal: Terminal, mode: str, **conf: Any) -> None:
+    """Let the applications of a user run there, as the service account."""
+    volumes = {
+        f"spark.kubernetes.{who}.volumes.hostPath.lake.{what}.path": str(terminal.home)
+        for who in ("driver", "executor")
+        for what in ("mount", "options")
+    }
+    # Else the pods would have another user than the submitter, and the lake is one directory.
+    template = terminal.home / "root.yaml"
+    template.write_text("spec: {securityContext: {runAsUser: 0}}\n")
+    settings = {
+        "spark.kubernetes.driver.podTemplateFile": str(template),
+        "spark.kubernetes.executor.podTemplateFile": str(template),
+        "spark.kubernetes.container.image": IMAGE,
+        "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
+        "spark.kubernetes.driver.request.cores": "0.1",
+        "spark.kubernetes.executor.request.cores": "0.1",
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.instances": "1",
+        "spark.kubernetes.driverEnv.TIDEGATE_TESTING": "1",
+        **(volumes if mode == "cluster" else {"spark.driver.host": NODE}),
+        **({} if mode == "cluster" else {k: v for k, v in volumes.items() if "executor" in k}),
+        **conf,
+    }
+    extra = {
+        "deploy-mode": mode,
+        "namespace": NAMESPACE,
+        "conf": settings,
+        **({"jars": "image"} if mode == "cluster" else {}),
+    }
+    host = f"k8s://https://{NODE}:6443"
+    terminal.environ |= {
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
+            {"conn_type": "spark", "host": host, "extra": extra}
+        ),
+        "KUBECONFIG": str(_login(terminal.home)),
+    }
+
+
+def _login(home: Path) -> Path:
+    """Return a kubeconfig of the account that docs/examples/kubernetes gives to Tidegate."""
+    token = kubectl("create", "token", "tidegate").strip()
+    form = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+    form["users"] = [{"name": "tidegate", "user": {"token": token}}]
+    form["contexts"][0]["context"]["user"] = "tidegate"
+    found = home / "kubeconfig"
+    found.write_text(yaml.safe_dump(form))
+    return found
+
+
+def wait(until: Callable[[], object], limit: float = 180) -> None:
+    deadline = time.monotonic() + limit
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
