@@ -75,6 +75,13 @@ MUTANTS = (
         f"{_KUBE}::test_the_proof_of_an_end",
     ),
     Mutant(
+        "an executor without its driver may send",
+        "kube_cluster._ended",
+        "running = [each for each in client.pods_of(attempt.name, EXECUTOR) if not each.has_ended]",
+        "running = list[DriverPod]()",
+        f"{_KUBE}::test_an_executor_may_still_send",
+    ),
+    Mutant(
         "a phase is no proof",
         "DriverPod.has_ended",
         "return self.codes is not None",

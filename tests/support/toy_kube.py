@@ -38,9 +38,13 @@ class ToyKube:
         self._ask()
         return self.pods.get(name)
 
-    def pods_of(self, attempt: str | None) -> list[DriverPod]:
+    def pods_of(self, attempt: str | None, role: str = "driver") -> list[DriverPod]:
         self._ask()
-        return [pod for name, pod in self.pods.items() if attempt is None or attempt in name]
+        return [
+            pod
+            for name, pod in self.pods.items()
+            if (attempt is None or attempt in name) and ("-exec-" in name) == (role == "executor")
+        ]
 
     def log_lines(self, _: str) -> Iterator[tuple[str, str]]:
         self._ask()

@@ -22,6 +22,7 @@ ATTEMPT = "tidegate.io/attempt"
 """The label of all that belongs to an attempt."""
 KIND, INGEST, EGRESS = "tidegate.io/kind", "ingest", "egress"
 """The label of a driver with the kind of its pipeline."""
+DRIVER, EXECUTOR = "driver", "executor"
 _DEFAULT_NAMESPACE = "default"
 _NAMESPACE = "spark.kubernetes.namespace"
 _TIMEOUT = 20.0  # seconds
@@ -66,12 +67,12 @@ class KubeClient:
                     return None
                 raise
 
-    def pods_of(self, attempt: str | None) -> list[DriverPod]:
-        """Return the drivers of an attempt, or of all."""
+    def pods_of(self, attempt: str | None, role: str = DRIVER) -> list[DriverPod]:
+        """Return the drivers, or the executors, of an attempt, or of all."""
         from lightkube.operators import exists
         from lightkube.resources.core_v1 import Pod
 
-        labels: Any = {ATTEMPT: attempt or exists(), "spark-role": "driver"}
+        labels: Any = {ATTEMPT: attempt or exists(), "spark-role": role}
         with _as_os_errors():
             found = self._client.list(Pod, namespace=self.namespace, labels=labels)
             return [_read(each) for each in found]

@@ -29,6 +29,7 @@ from tidegate.launch.job_in_lake import handed_over, read_answer, withdraw_job
 from tidegate.launch.kube_client import (
     ATTEMPT,
     EGRESS,
+    EXECUTOR,
     FINALIZER,
     INGEST,
     KIND,
@@ -158,12 +159,12 @@ class KubeApplication:
             for line in output.shown(_lines(client, pod)):
                 logger.info("%s", line)
             ended = _seen(client, pod)
-            let_go(ended)
-            client.delete_pod(ended)  # its output is in this process's log
-            if any(ended.codes or ()):
+            if any(ended.codes or ()):  # its pod goes when its executors have ended, too
                 if _OUT_OF_MEMORY in ended.reason:
                     output.causes.append("Container killed by Kubernetes for exceeding memory")
                 raise application_failure(self.call.name, output.causes, max(ended.codes or ()))
+            let_go(ended)
+            client.delete_pod(ended)  # its output is in this process's log
 
     def _kill(self, client: KubeClient, name: str, log: Callable[[str], None]) -> None:
         """End a driver and wait for its end, or log why that is not known."""
@@ -171,8 +172,8 @@ class KubeApplication:
         try:
             if (pod := client.pod(name)) is None:
                 return
-            why = _ended(client, pod.uid, name, _PATIENCE, let_go)
-            log(f"pod {name}: {why or 'ended'}")
+            if why := _ended(client, pod.uid, self.attempt, _PATIENCE, let_go):
+                log(f"pod {name}: {why}")
         except OSError as error:
             log(f"pod {name} may still run: {error}")
 
@@ -210,10 +211,11 @@ def _lines(client: KubeClient, pod: DriverPod) -> Iterator[str]:
     while True:
         now = _seen(client, pod)
         if now.phase != "Pending":
+            before = seen
             for moment, line in _output(client, pod.name):
-                if moment > seen:
+                if moment > before:  # else it was in an earlier stream
                     yield line
-                    seen = moment
+                seen = max(seen, moment)
         elif now.waits != told and time.monotonic() - since > _PATIENCE:
             told = now.waits
             logger.warning("pod %s does not run yet: %s", pod.name, told)
@@ -253,22 +255,34 @@ def _let_go(client: KubeClient, attempt: Attempt, store: Store, pod: DriverPod) 
 
 
 def _ended(
-    client: KubeClient, uid: str, name: str, patience: float, let_go: Callable[[DriverPod], None]
+    client: KubeClient,
+    uid: str,
+    attempt: Attempt,
+    patience: float,
+    let_go: Callable[[DriverPod], None],
 ) -> str | None:
-    """End a pod, and return why its end is not proven. None is the proof."""
-    deadline = time.monotonic() + patience
+    """End a driver and its executors, and return why that is not proven. None is the proof.
+
+    Executors end by themselves when they have lost their driver. Until then a task may send.
+    """
+    deadline, name = time.monotonic() + patience, pod_name(attempt)
     while True:
         if (pod := client.pod(name)) is None:
             return f"pod {name} is gone: {_NO_PROOF}"
         if pod.uid != uid:
             return f"pod {name} is another one: {_NO_PROOF}"
-        if pod.has_ended:
+        running = [each for each in client.pods_of(attempt.name, EXECUTOR) if not each.has_ended]
+        if not pod.has_ended:
+            running.append(pod)
+        if not running:
             let_go(pod)
             client.delete_pod(pod)
             return None
-        client.delete_pod(pod)
+        for each in running:
+            client.delete_pod(each)
         if time.monotonic() > deadline:
-            return f"pod {name} is {pod.phase}, and its kubelet has not reported its end"
+            last = running[-1]
+            return f"pod {last.name} is {last.phase}, and its kubelet has not reported its end"
         time.sleep(_LOOKS_APART)
 
 
@@ -289,9 +303,9 @@ def end_driver(
     try:
         if uid is None:
             if pod := client.pod(name):
-                _ended(client, pod.uid, name, 0, let_go)
+                _ended(client, pod.uid, attempt, 0, let_go)
             return Ended()
-        why = _ended(client, uid, name, patience, let_go)
+        why = _ended(client, uid, attempt, patience, let_go)
     except OSError as error:
         return Unknown(str(error)) if named else Ended()
     return Unknown(why) if why else Ended()

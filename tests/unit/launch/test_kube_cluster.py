@@ -214,6 +214,20 @@ def test_a_living_driver_is_ended(store: LocalStore, kube: ToyKube) -> None:
     assert kube.done[0] == f"delete {POD}"
 
 
+def test_an_executor_may_still_send(store: LocalStore, kube: ToyKube) -> None:
+    """The driver's end alone is no proof."""
+    kube.ends = False
+    named(store)
+    kube.add(POD, 137)
+    executor = kube.add(f"{OWN.name}-exec-1", is_kept=False)
+    found = end(store, kube)
+    assert isinstance(found, Unknown)
+    assert executor.name in found.why
+    kube.ends = True
+    client: Any = kube
+    assert end_driver(OWN, client, POD, store) == Ended()
+
+
 def test_a_driver_that_has_not_named_itself_sends_nothing(store: LocalStore, kube: ToyKube) -> None:
     """Its job is withdrawn, whatever becomes of its pod, and also if nobody answers."""
     kube.ends = False
