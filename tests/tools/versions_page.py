@@ -82,6 +82,15 @@ NOT_TRIED = """\
 
 `wasb://` and `hdfs://` are refused: a ledger needs a create that one writer wins.
 
+## Where Spark runs
+
+| Master | Deploy mode | Tried |
+|---|---|---|
+| `local[…]` | client | all tests |
+| `spark://` | client | one machine: whole runs, killed executors, tokens, a lake in S3 |
+| `yarn` | client, cluster | one node: whole runs, kills, a lake in S3, secrets |
+| `k8s://` | client, cluster | 1.34, one node: whole runs; in cluster mode kills, secrets |
+
 ## Not tried
 
 - Other versions of Spark than those above. Versions before 3.5 are refused; later ones than 4.2 \
