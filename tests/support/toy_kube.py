@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from tidegate.launch.kube_client import DriverPod
+from tidegate.launch.kube_client import SparkPod
 
-RUNNING = DriverPod("", "uid-1", "Running", None, "", "", is_kept=True)
+RUNNING = SparkPod("", "uid-1", "Running", None, "", "", is_kept=True)
 
 
 @dataclass
@@ -16,7 +16,7 @@ class ToyKube:
     """
 
     namespace: str = "spark"
-    pods: dict[str, DriverPod] = field(default_factory=dict)
+    pods: dict[str, SparkPod] = field(default_factory=dict)
     secrets: dict[str, dict[str, bytes]] = field(default_factory=dict)
     output: list[tuple[str, str]] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
@@ -27,18 +27,18 @@ class ToyKube:
         if self.away:
             raise OSError("Kubernetes: connection refused")
 
-    def add(self, name: str, *codes: int, **more: object) -> DriverPod:
+    def add(self, name: str, *codes: int, **more: object) -> SparkPod:
         """Add a pod: one that runs, or one whose containers have ended with these codes."""
         ended = {"codes": codes, "phase": "Failed" if any(codes) else "Succeeded"}
         pod = replace(RUNNING, name=name, **(ended if codes else {}), **more)
         self.pods[name] = pod
         return pod
 
-    def pod(self, name: str) -> DriverPod | None:
+    def pod(self, name: str) -> SparkPod | None:
         self._ask()
         return self.pods.get(name)
 
-    def pods_of(self, attempt: str | None, role: str = "driver") -> list[DriverPod]:
+    def pods_of(self, attempt: str | None, role: str = "driver") -> list[SparkPod]:
         self._ask()
         return [
             pod
@@ -50,7 +50,7 @@ class ToyKube:
         self._ask()
         yield from self.output
 
-    def delete_pod(self, pod: DriverPod) -> None:
+    def delete_pod(self, pod: SparkPod) -> None:
         self._ask()
         self.done.append(f"delete {pod.name}")
         now = self.pods.get(pod.name)
@@ -61,7 +61,7 @@ class ToyKube:
         if not now.is_kept and now.has_ended:
             del self.pods[pod.name]
 
-    def let_go(self, pod: DriverPod) -> None:
+    def let_go(self, pod: SparkPod) -> None:
         self._ask()
         self.done.append(f"let go {pod.name}")
         self.pods[pod.name] = replace(self.pods[pod.name], is_kept=False)
@@ -76,6 +76,6 @@ class ToyKube:
         finally:
             del self.secrets[name]
 
-    def own(self, secret: str, pod: DriverPod) -> None:
+    def own(self, secret: str, pod: SparkPod) -> None:
         assert secret in self.secrets
         self.done.append(f"{pod.name} owns {secret}")

@@ -110,12 +110,9 @@ def _conf_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
         found |= {
             "fs.azure.abfs.endpoint": parts.netloc,
             "fs.azure.always.use.https": str(parts.scheme == "https").lower(),
-            **(
-                {}
-                if parts.netloc.endswith(_OF_AZURE)
-                else {"fs.azure.account.hns.enabled": "false"}
-            ),
         }
+        if not parts.netloc.endswith(_OF_AZURE):
+            found["fs.azure.account.hns.enabled"] = "false"
     return {f"spark.hadoop.{name}": value for name, value in found.items()}
 
 
@@ -124,16 +121,13 @@ def _login_of_spark(environ: Mapping[str, str]) -> dict[str, str]:
     if way == _KEY:
         return {"fs.azure.account.auth.type": "SharedKey"}
     provider = {_SECRET: "ClientCreds", _TOKEN_FILE: "WorkloadIdentity"}.get(way or "", "Msi")
+    tenant = environ.get(_TENANT)
     values = {
-        "provider.type": f"{_PROVIDERS}.{provider}TokenProvider",
-        "client.endpoint": f"{_LOGIN}/{environ[_TENANT]}/oauth2/token" if way == _SECRET else None,
-        "client.id": environ.get(_CLIENT),
-        "msi.tenant": environ.get(_TENANT) if way != _SECRET else None,
-        "token.file": environ.get(_TOKEN_FILE),
+        "auth.type": "OAuth",
+        "oauth.provider.type": f"{_PROVIDERS}.{provider}TokenProvider",
+        "oauth2.client.endpoint": f"{_LOGIN}/{tenant}/oauth2/token" if way == _SECRET else None,
+        "oauth2.client.id": environ.get(_CLIENT),
+        "oauth2.msi.tenant": tenant if way != _SECRET else None,
+        "oauth2.token.file": environ.get(_TOKEN_FILE),
     }
-    login = {
-        f"fs.azure.account.oauth{'' if name == 'provider.type' else '2'}.{name}": value
-        for name, value in values.items()
-        if value
-    }
-    return {"fs.azure.account.auth.type": "OAuth", **login}
+    return {f"fs.azure.account.{name}": value for name, value in values.items() if value}

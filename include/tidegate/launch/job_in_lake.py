@@ -1,24 +1,52 @@
-"""The job of a driver in cluster mode, in the directory of its attempt in the lake.
+"""An application in cluster mode: job and answers are in its attempt's directory in the lake.
 
-It is encrypted. The driver deletes it when it has read it, and the submitter at the end. Each kind
-of cluster brings the key to the driver in its own way. Without the job a key is of no use.
+The job is encrypted. The driver deletes it when it has read it, and the submitter at the end. Each
+kind of cluster brings the key to the driver in its own way. Without the job a key is of no use.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from tidegate.errors import LakeUnavailable, StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
+from tidegate.launch.spark_connection import SparkConnection
+from tidegate.launch.submission import Submission
+from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.answers import FAILURE, JOB
 from tidegate.spark.job_files import JobFile
 
+OF_THIS_MACHINE = (
+    "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "TIDEGATE_PYTHONPATH", "SPARK_DIST_CLASSPATH",
+)  # fmt: skip
+"""Variables that Spark's client would give to the driver: the Pythons and the class path here."""
+PYTHON = "python3"
+"""The interpreter of drivers and executors if the Spark connection names none."""
 _NONCE, _KEY = 12, 32  # bytes
 _MOST_TRIES = 10
+
+
+@dataclass(frozen=True)
+class ApplicationInLake:
+    """What each kind has. `call` is that of client mode: its argument is a path in a private
+    directory.
+    """
+
+    job: JobFile
+    call: Submission
+    attempt: Attempt
+    store: Store
+    spark: SparkConnection
+    submit: Callable[[Submission], None]
+
+    def read(self, name: str) -> str | None:
+        return read_answer(self.attempt, self.store, name)
 
 
 @contextmanager
@@ -40,6 +68,18 @@ def handed_over(job: JobFile, attempt: Attempt, store: Store) -> Iterator[bytes]
         raise
     finally:
         store.delete(place)
+
+
+def files_of_this_machine(kafka: JavaCluster) -> list[str]:
+    """Return complaints about what Java's client would need as files, and nodes do not have."""
+    client = kafka.for_java(Path("/"))
+    if not client.files:
+        return []
+    return [
+        f"Kafka connection {kafka.connection!r}: {name} becomes a file of this machine, which the "
+        f"nodes do not have: give {instead}, with a path that each node has"
+        for name, instead in client.instead.items()
+    ] or [f"Kafka connection {kafka.connection!r}: it needs a file of this machine"]
 
 
 def read_answer(attempt: Attempt, store: Store, name: str) -> str | None:

@@ -11,6 +11,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from tidegate.errors import ConfigurationError
@@ -26,13 +27,15 @@ DRIVER, EXECUTOR = "driver", "executor"
 _DEFAULT_NAMESPACE = "default"
 _NAMESPACE = "spark.kubernetes.namespace"
 _TIMEOUT = 20.0  # seconds
-_CONFLICT = 409
+_NEVER_RAN = 143  # an exit code, as of a process that is asked to end
 
 
 @dataclass(frozen=True)
-class DriverPod:
-    """A pod as the API server has it. `codes` are the exit codes of its containers, if all have
-    ended; `waits` is why it does not run yet.
+class SparkPod:
+    """The pod of a driver or an executor, as the API server has it.
+
+    `codes` are the exit codes of its containers, and `ended_at` the time, if all have ended.
+    `waits` is why it does not run yet.
     """
 
     name: str
@@ -43,6 +46,7 @@ class DriverPod:
     waits: str
     is_kept: bool
     kind: str = ""
+    ended_at: datetime | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -55,7 +59,7 @@ class KubeClient:
     def __init__(self, client: Any, namespace: str) -> None:
         self._client, self.namespace = client, namespace
 
-    def pod(self, name: str) -> DriverPod | None:
+    def pod(self, name: str) -> SparkPod | None:
         """Return a pod by its name. None if it does not exist."""
         from lightkube.resources.core_v1 import Pod
 
@@ -67,7 +71,7 @@ class KubeClient:
                     return None
                 raise
 
-    def pods_of(self, attempt: str | None, role: str = DRIVER) -> list[DriverPod]:
+    def pods_of(self, attempt: str | None, role: str = DRIVER) -> list[SparkPod]:
         """Return the drivers, or the executors, of an attempt, or of all."""
         from lightkube.operators import exists
         from lightkube.resources.core_v1 import Pod
@@ -87,14 +91,14 @@ class KubeClient:
                 time, _, text = line.partition(" ")
                 yield time, text
 
-    def delete_pod(self, pod: DriverPod) -> None:
+    def delete_pod(self, pod: SparkPod) -> None:
         """Ask for the end of a pod. Its object stays until `let_go`."""
         from lightkube.resources.core_v1 import Pod
 
         with _as_os_errors(), _unless_gone():
             self._client.delete(Pod, pod.name, namespace=self.namespace)
 
-    def let_go(self, pod: DriverPod) -> None:
+    def let_go(self, pod: SparkPod) -> None:
         """Take the finalizer from a pod whose end was seen."""
         from lightkube.resources.core_v1 import Pod
         from lightkube.types import PatchType
@@ -112,22 +116,20 @@ class KubeClient:
     @contextmanager
     def secret(self, name: str, attempt: str, content: Mapping[str, bytes]) -> Iterator[None]:
         """Keep a Secret while the block runs."""
-        from lightkube.models.core_v1 import Secret as Model
         from lightkube.models.meta_v1 import ObjectMeta
         from lightkube.resources.core_v1 import Secret
 
         data = {key: base64.b64encode(value).decode() for key, value in content.items()}
         meta = ObjectMeta(name=name, namespace=self.namespace, labels={ATTEMPT: attempt})
-        made: Any = Secret(**vars(Model(metadata=meta, data=data, immutable=True)))
         with _as_os_errors():
-            self._client.create(made)
+            self._client.create(Secret(metadata=meta, data=data, immutable=True))
         try:
             yield
         finally:
             with suppress(OSError), _as_os_errors(), _unless_gone():
                 self._client.delete(Secret, name, namespace=self.namespace)
 
-    def own(self, secret: str, pod: DriverPod) -> None:
+    def own(self, secret: str, pod: SparkPod) -> None:
         """Let a Secret go with a pod: the submitter may be killed."""
         from lightkube.resources.core_v1 import Secret
 
@@ -168,7 +170,7 @@ def namespace_of(spark: SparkConnection, conf: Mapping[str, str] | None = None) 
     return {**spark.conf, **(conf or {})}.get(_NAMESPACE) or _DEFAULT_NAMESPACE
 
 
-def _read(found: Any) -> DriverPod:
+def _read(found: Any) -> SparkPod:
     status, meta = found.status, found.metadata
     states = [each.state for each in status.containerStatuses or ()]
     ended = [state.terminated for state in states if state and state.terminated]
@@ -177,15 +179,20 @@ def _read(found: Any) -> DriverPod:
     waits = [f"{each.reason}: {each.message or ''}" for each in waiting]
     waits += [f"{c.reason}: {c.message or ''}" for c in scheduled if c.status == "False"]
     is_over = bool(states) and len(ended) == len(states) == len(found.spec.containers)
-    return DriverPod(
+    codes = tuple(each.exitCode for each in ended) if is_over else None
+    times = [each.finishedAt for each in ended if each.finishedAt] if is_over else []
+    if meta.deletionTimestamp and not found.spec.nodeName:  # no node gets it any more
+        codes, times = (_NEVER_RAN,), [meta.deletionTimestamp]
+    return SparkPod(
         name=meta.name,
         uid=meta.uid,
         phase=status.phase or "Unknown",
-        codes=tuple(each.exitCode for each in ended) if is_over else None,
+        codes=codes,
         reason=", ".join(each.reason or "" for each in ended),
         waits="; ".join(each.rstrip(": ") for each in waits),
         is_kept=FINALIZER in (meta.finalizers or ()),
         kind=(meta.labels or {}).get(KIND, ""),
+        ended_at=max(times, default=None),
     )
 
 

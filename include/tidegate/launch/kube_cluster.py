@@ -12,7 +12,8 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,15 @@ from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.launch import kube_client, spark_jars
-from tidegate.launch.job_in_lake import handed_over, read_answer, withdraw_job
+from tidegate.launch.job_in_lake import (
+    OF_THIS_MACHINE,
+    PYTHON,
+    ApplicationInLake,
+    files_of_this_machine,
+    handed_over,
+    read_answer,
+    withdraw_job,
+)
 from tidegate.launch.kube_client import (
     ATTEMPT,
     EGRESS,
@@ -33,8 +42,8 @@ from tidegate.launch.kube_client import (
     FINALIZER,
     INGEST,
     KIND,
-    DriverPod,
     KubeClient,
+    SparkPod,
 )
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_output import application_failure
@@ -45,25 +54,20 @@ from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark import kube_pod
 from tidegate.spark.answers import DRIVER, IN_LAKE, JOB
 from tidegate.spark.ingest_job import IngestJob
-from tidegate.spark.job_files import JobFile
 
 MASTER = "k8s"
 """The master in the identity of an application, in claims."""
 ENDED = "ended"
 """The uid of a driver's pod whose end was seen, in the directory of its attempt."""
-PYTHON = "python3"
-"""The interpreter in the image if the Spark connection names none."""
 CODE = "/opt/tidegate"
 """Where driver and executors have the volume with Tidegate's modules."""
 _IMAGE = "spark.kubernetes.container.image"
 _TEMPLATE = "spark.kubernetes.driver.podTemplateFile"
 _CONTAINER = "spark.kubernetes.driver.podTemplateContainerName"
-_OF_THIS_MACHINE = (
-    "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "TIDEGATE_PYTHONPATH", "SPARK_DIST_CLASSPATH",
-)  # fmt: skip
 _NAMESPACE, _POD = "namespace", "pod"  # keys of an identity
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")  # with ours at most 63 characters
 _OUT_OF_MEMORY = "OOMKilled"
+_ABANDONED = timedelta(minutes=10)
 _LOOKS_APART = 2.0  # seconds
 _PATIENCE = 60.0  # seconds for a pod to run before it is told why, and for one to end
 
@@ -97,11 +101,7 @@ def refuse_pods(spark: SparkConnection, kafka: JavaCluster, conf: Mapping[str, s
             f"Kafka connection {kafka.connection!r}: tidegate.delegation_token was not tested on "
             "Kubernetes: remove it"
         )
-    if files := kafka.for_java(Path("/")).files:
-        wrong.append(
-            f"Kafka connection {kafka.connection!r}: {', '.join(map(str, files))} would be files "
-            "of this machine, which no pod has: name paths of the image"
-        )
+    wrong += files_of_this_machine(kafka)
     try:
         kube_client.connect(spark, conf)
     except ConfigurationError as error:
@@ -114,25 +114,24 @@ def refuse_pods(spark: SparkConnection, kafka: JavaCluster, conf: Mapping[str, s
         )
 
 
-@dataclass(frozen=True)
-class KubeApplication:
-    """An application in a pod: job and answers are in the directory of its attempt in the lake.
-
-    `call` is that of client mode. Its argument is a path in a private directory.
-    """
-
-    job: JobFile
-    call: Submission
-    attempt: Attempt
-    store: Store
-    spark: SparkConnection
-    submit: Callable[[Submission], None]
+class KubeApplication(ApplicationInLake):
+    """An application in a pod."""
 
     def run(self) -> None:
         client = kube_client.connect(self.spark, self.call.conf)
-        name, key = pod_name(self.attempt), f"tidegate-{self.attempt.name}"
-        code = _code(self.call)
+        name = pod_name(self.attempt)
         _tidy(client)
+        try:
+            self._run(client, name)
+        except OSError as error:
+            self._kill(client, name, logger.warning)
+            raise StageFailed(f"pod {name}: {error}") from error
+        except BaseException:
+            self._kill(client, name, logger.warning)
+            raise
+
+    def _run(self, client: KubeClient, name: str) -> None:
+        key, code = f"tidegate-{self.attempt.name}", _code(self.call)
         with (
             handed_over(self.job, self.attempt, self.store) as secret,
             client.secret(key, self.attempt.name, {kube_pod.KEY: secret}),
@@ -145,13 +144,9 @@ class KubeApplication:
                 raise StageFailed(f"pod {name} is gone: {_NO_PROOF}")
             for each in (key, f"{key}-code"):
                 client.own(each, pod)
-            try:
-                self._follow(client, pod)
-            except BaseException:
-                self._kill(client, name, logger.warning)
-                raise
+            self._follow(client, pod)
 
-    def _follow(self, client: KubeClient, pod: DriverPod) -> None:
+    def _follow(self, client: KubeClient, pod: SparkPod) -> None:
         """Log a driver's output until it has ended. Raises as `Application.run` does."""
         stop = partial(client.delete_pod, pod)
         let_go = partial(_let_go, client, self.attempt, self.store)
@@ -177,18 +172,16 @@ class KubeApplication:
         except OSError as error:
             log(f"pod {name} may still run: {error}")
 
-    def read(self, name: str) -> str | None:
-        return read_answer(self.attempt, self.store, name)
-
 
 def _tidy(client: KubeClient) -> None:
     """Let the ended drivers of ingests go whose submitter was killed: nobody asks for their end.
 
-    A failure is none of the run.
+    A submitter that waits has seen it long before. A failure is none of the run.
     """
+    before = datetime.now(UTC) - _ABANDONED
     try:
         for pod in client.pods_of(None):
-            if pod.kind == INGEST and pod.has_ended and pod.is_kept:
+            if pod.kind == INGEST and pod.is_kept and pod.ended_at and pod.ended_at < before:
                 client.let_go(pod)
                 client.delete_pod(pod)
     except OSError as error:
@@ -205,7 +198,7 @@ def pod_name(attempt: Attempt) -> str:
     return f"tidegate-{attempt.name}-driver"
 
 
-def _lines(client: KubeClient, pod: DriverPod) -> Iterator[str]:
+def _lines(client: KubeClient, pod: SparkPod) -> Iterator[str]:
     """Yield the lines of a driver's output until its containers have ended."""
     seen, told, since = "", "", time.monotonic()
     while True:
@@ -231,7 +224,7 @@ def _output(client: KubeClient, name: str) -> Iterator[tuple[str, str]]:
         logger.info("%s: its output is not to be had now: %s", name, error)
 
 
-def _seen(client: KubeClient, pod: DriverPod) -> DriverPod:
+def _seen(client: KubeClient, pod: SparkPod) -> SparkPod:
     """Return a pod as it is now. StageFailed if it is gone. An outage of the server is waited for.
 
     A task may wait as long as its driver runs: without the server nobody could end it.
@@ -248,7 +241,7 @@ def _seen(client: KubeClient, pod: DriverPod) -> DriverPod:
         return now
 
 
-def _let_go(client: KubeClient, attempt: Attempt, store: Store, pod: DriverPod) -> None:
+def _let_go(client: KubeClient, attempt: Attempt, store: Store, pod: SparkPod) -> None:
     """Record in the lake that a driver has ended. From then on its pod may go."""
     store.create(attempt.directory + ENDED, pod.uid.encode())
     client.let_go(pod)
@@ -259,7 +252,7 @@ def _ended(
     uid: str,
     attempt: Attempt,
     patience: float,
-    let_go: Callable[[DriverPod], None],
+    let_go: Callable[[SparkPod], None],
 ) -> str | None:
     """End a driver and its executors, and return why that is not proven. None is the proof.
 
@@ -367,7 +360,7 @@ def _for_kube(
             "spark.pyspark.python": python,
             "spark.pyspark.driver.python": python,
         },
-        env={name: value for name, value in given.env.items() if name not in _OF_THIS_MACHINE},
+        env={name: value for name, value in given.env.items() if name not in OF_THIS_MACHINE},
     )
 
 

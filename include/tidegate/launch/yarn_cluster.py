@@ -11,8 +11,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,27 +22,27 @@ from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.launch import hadoop_credentials, spark_home, yarn_client
-from tidegate.launch.job_in_lake import handed_over, read_answer, withdraw_job
+from tidegate.launch.job_in_lake import (
+    OF_THIS_MACHINE,
+    PYTHON,
+    ApplicationInLake,
+    files_of_this_machine,
+    handed_over,
+    withdraw_job,
+)
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
 from tidegate.launch.yarn_client import Ask
 from tidegate.runs.engine_protocol import Ended, Unknown
 from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.answers import DRIVER, IN_LAKE, JOB
-from tidegate.spark.job_files import JobFile
 from tidegate.spark.yarn_container import SECRET, Container
 
 MASTER = "yarn"
 """The master in the identity of an application, in claims."""
-PYTHON = "python3"
-"""The interpreter on the nodes if the Spark connection names none."""
 _CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CREDENTIALS = "HADOOP_TOKEN_FILE_LOCATION"
 _KEYTABS = ("spark.kerberos.keytab", "spark.yarn.keytab")
-# Spark's client would give the Pythons of this machine, and its class path, to the container.
-_OF_THIS_MACHINE = (
-    "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "TIDEGATE_PYTHONPATH", "SPARK_DIST_CLASSPATH",
-)  # fmt: skip
 # Spark's client writes them into the application's configuration. YARN keeps a copy of it.
 _KEPT_BY_YARN = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN"
 # Of YARN: at most 100 characters of ASCII. The resource manager makes them lower case by default.
@@ -119,7 +119,7 @@ def refuse_cluster_mode(
             f"Kafka connection {kafka.connection!r}: tidegate.delegation_token needs a login of "
             "Spark by keytab, which drops the key of the job: remove it"
         )
-    wrong += _files_of_this_machine(kafka)
+    wrong += files_of_this_machine(kafka)
     if wrong:
         listed = "\n".join(f"  - {each}" for each in wrong)
         raise ConfigurationError(
@@ -128,31 +128,8 @@ def refuse_cluster_mode(
         )
 
 
-def _files_of_this_machine(kafka: JavaCluster) -> list[str]:
-    """Return complaints about what Java's client would need as files, and nodes do not have."""
-    client = kafka.for_java(Path("/"))
-    if not client.files:
-        return []
-    return [
-        f"Kafka connection {kafka.connection!r}: {name} becomes a file of this machine, which the "
-        f"nodes do not have: give {instead}, with a path that each node has"
-        for name, instead in client.instead.items()
-    ] or [f"Kafka connection {kafka.connection!r}: it needs a file of this machine"]
-
-
-@dataclass(frozen=True)
-class ClusterApplication:
-    """An application of YARN: job and answers are in the directory of its attempt in the lake.
-
-    `call` is that of client mode. Its argument is a path in a private directory.
-    """
-
-    job: JobFile
-    call: Submission
-    attempt: Attempt
-    store: Store
-    spark: SparkConnection
-    submit: Callable[[Submission], None]
+class ClusterApplication(ApplicationInLake):
+    """An application of YARN."""
 
     def run(self) -> None:
         for notice in cluster_notices(self.store, self.spark):
@@ -160,9 +137,6 @@ class ClusterApplication:
         with handed_over(self.job, self.attempt, self.store) as key:
             hadoop_credentials.write_credentials(_credentials(self.call), SECRET, key)
             self.submit(_for_yarn(self.call, self.attempt, self.store, self.spark))
-
-    def read(self, name: str) -> str | None:
-        return read_answer(self.attempt, self.store, name)
 
 
 def end_application(
@@ -258,7 +232,7 @@ def _for_yarn(
 ) -> Submission:
     """Return a submission of client mode as one of YARN's cluster mode."""
     python = spark.python or PYTHON
-    env = {name: value for name, value in given.env.items() if name not in _OF_THIS_MACHINE}
+    env = {name: value for name, value in given.env.items() if name not in OF_THIS_MACHINE}
     name = _tag(attempt)
     return replace(
         given,

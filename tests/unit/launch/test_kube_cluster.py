@@ -4,6 +4,7 @@
 """
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,7 @@ def test_the_call(given: Submission, store: LocalStore, kube: ToyKube) -> None:
     ]
 
 
-def test_the_users_template_is_kept(
-    given: Submission, store: LocalStore, kube: ToyKube, tmp_path: Path
-) -> None:
+def test_the_users_template_is_kept(tmp_path: Path) -> None:
     theirs = {
         "metadata": {"labels": {"team": "a"}, "finalizers": ["own"]},
         "spec": {
@@ -266,13 +265,33 @@ def test_jars_of_the_image_are_not_looked_for_here() -> None:
 def test_ended_drivers_of_ingests_are_let_go(
     given: Submission, store: LocalStore, kube: ToyKube
 ) -> None:
-    """When the next application starts. Those of egresses are a proof that somebody waits for."""
-    kube.add("a", 0, kind="ingest")
-    kube.add("b", 137, kind="egress")
+    """When the next application starts. Those of egresses are a proof that somebody waits for, and
+    one that has just ended has a submitter that looks at it.
+    """
+    now = datetime.now(UTC)
+    long_ago = now - timedelta(hours=1)
+    kube.add("a", 0, kind="ingest", ended_at=long_ago)
+    kube.add("b", 137, kind="egress", ended_at=long_ago)
     kube.add("c", kind="ingest")
+    kube.add("d", 0, kind="ingest", ended_at=now)
     run(given, store, kube, 0)
-    assert kube.pods.keys() == {"b", "c"}
-    assert "lets go: b" in kube_cluster.answer_of_cluster(SPARK)
+    assert kube.pods.keys() == {"b", "c", "d"}
+    assert "lets go: b, d" in kube_cluster.answer_of_cluster(SPARK)
+
+
+def test_an_outage_behind_the_submission(
+    given: Submission, store: LocalStore, kube: ToyKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails the stage, and the driver is ended as far as that is possible."""
+
+    def fails(*_: object) -> None:
+        raise OSError("Kubernetes: reset")
+
+    monkeypatch.setattr(kube, "own", fails)
+    with pytest.raises(StageFailed, match="Kubernetes: reset"):
+        run(given, store, kube)
+    assert f"delete {POD}" in kube.done
+    assert store.get(OWN.directory + kube_cluster.ENDED) == b"uid-1"
 
 
 def test_an_identity_is_known_before_the_start(store: LocalStore, kube: ToyKube) -> None:
