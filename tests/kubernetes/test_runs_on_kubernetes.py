@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -46,12 +47,27 @@ def terminal(request: pytest.FixtureRequest, broker: Broker, home: Path) -> Term
     return user
 
 
+def started_until(terminal: Terminal, point: str, *command: str) -> subprocess.Popen[str]:
+    """Start a command, and return it when its driver waits at a fault point for the file `hold`.
+
+    Later commands have no fault.
+    """
+    hold = terminal.home / "hold"
+    fault = {"spark.kubernetes.driverEnv.TIDEGATE_FAULT": f"{point}:wait={hold}"}
+    kube_user.on_kubernetes(terminal, "cluster", **fault)
+    process = terminal.start(*command)
+    kube_user.wait(lambda: list(terminal.home.glob("hold.reached.*")) or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+    kube_user.on_kubernetes(terminal, "cluster")
+    return process
+
+
 def check(terminal: Terminal, name: str) -> None:
     assert Checker(Stored(f"{terminal.lake}/{name}")).run() == []
 
 
 def test_there_and_back(terminal: Terminal, broker: Broker) -> None:
-    """An ingest, an egress of its lake, a backfill's window and a replay: each record once."""
+    """An ingest, an egress of its lake and a replay: each record once."""
     topic = f"there-{Path(terminal.home).name}"
     topic_records.numbers(broker.bootstrap, topic, 2_000, partitions=2)
     terminal.pipeline("p", [topic], max_records=1_500)
@@ -77,16 +93,11 @@ def test_a_killed_driver_is_retried(terminal: Terminal, broker: Broker) -> None:
     topic = "killed-driver"
     topic_records.numbers(broker.bootstrap, topic, 300, partitions=2)
     terminal.pipeline("p", [topic], max_records=200)
-    hold = terminal.home / "hold"
-    fault = {"spark.kubernetes.driverEnv.TIDEGATE_FAULT": f"stage.half:wait={hold}"}
-    kube_user.on_kubernetes(terminal, "cluster", **fault)
-    process = terminal.start("run", "p", "--run-id", "r")
-    kube_user.wait(lambda: list(terminal.home.glob("hold.reached.*")) or process.poll() is not None)
+    process = started_until(terminal, "stage.half", "run", "p", "--run-id", "r")
     (pod,) = drivers()
     kubectl("exec", pod["metadata"]["name"], "--", "pkill", "-9", "java")
     out, err = process.communicate(timeout=180)
     assert process.returncode == 4, out + err
-    kube_user.on_kubernetes(terminal, "cluster")
     assert terminal.json("run", "p", "--run-id", "r")["rows"] == 300
     check(terminal, "p")
 
@@ -102,16 +113,11 @@ def test_a_killed_submitter_leaves_a_driver_that_is_ended(
     terminal.run("run", "p")
     target = {"topic": "killed-submitter-back", "partitions": 1}
     terminal.egress("back", source={"lake": "p"}, target=target)
-    hold = terminal.home / "hold"
-    fault = {"spark.kubernetes.driverEnv.TIDEGATE_FAULT": f"send.before:wait={hold}"}
-    kube_user.on_kubernetes(terminal, "cluster", **fault)
-    process = terminal.start("run", "back", "--run-id", "r")
-    kube_user.wait(lambda: list(terminal.home.glob("hold.reached.*")) or process.poll() is not None)
+    process = started_until(terminal, "send.before", "run", "back", "--run-id", "r")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
     (pod,) = drivers()
     assert pod["status"]["phase"] == "Running"
-    kube_user.on_kubernetes(terminal, "cluster")
     assert terminal.json("run", "back", "--run-id", "r")["rows"] == 500
     sent = Counter(each.value for each in topic_reader.read(broker.bootstrap, target["topic"]))
     assert sent == Counter(each.value for each in topic_reader.read(broker.bootstrap, topic))
@@ -127,16 +133,11 @@ def test_a_driver_that_is_deleted_by_force_proves_nothing(
     topic = "forced"
     topic_records.numbers(broker.bootstrap, topic, 300, partitions=2)
     terminal.pipeline("p", [topic], max_records=200)
-    hold = terminal.home / "hold"
-    fault = {"spark.kubernetes.driverEnv.TIDEGATE_FAULT": f"stage.half:wait={hold}"}
-    kube_user.on_kubernetes(terminal, "cluster", **fault)
-    process = terminal.start("run", "p", "--run-id", "r")
-    kube_user.wait(lambda: list(terminal.home.glob("hold.reached.*")) or process.poll() is not None)
+    process = started_until(terminal, "stage.half", "run", "p", "--run-id", "r")
     (pod,) = drivers()
     kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force", "--wait=false")
     out, err = process.communicate(timeout=180)
     assert process.returncode == 4, out + err
-    kube_user.on_kubernetes(terminal, "cluster")
     assert terminal.json("run", "p", "--run-id", "r")["rows"] == 300
     check(terminal, "p")
 
@@ -163,16 +164,49 @@ def test_an_image_that_is_not_there_is_named(terminal: Terminal, broker: Broker)
 
 
 @pytest.mark.parametrize("terminal", ["cluster"], indirect=True)
-def test_no_secret_is_in_the_cluster(terminal: Terminal, broker: Broker) -> None:
-    """But in the Secret itself: pods, ConfigMaps, events and logs have no password."""
+def test_a_driver_that_no_node_can_take(terminal: Terminal, broker: Broker) -> None:
+    """It is told why, and nothing is left of it when the run is ended."""
+    topic_records.numbers(broker.bootstrap, "no-node", 10, partitions=1)
+    terminal.pipeline("p", ["no-node"])
+    kube_user.on_kubernetes(terminal, "cluster", **{"spark.kubernetes.driver.request.cores": "500"})
+    process = terminal.start("run", "p", "--run-id", "r")
+    kube_user.wait(drivers)
+    time.sleep(75)  # it is told after a minute
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert "does not run yet: Unschedulable" in err
+    kube_user.wait(lambda: not drivers(), 40)
+
+
+@pytest.mark.parametrize("terminal", ["cluster"], indirect=True)
+def test_no_secret_is_in_the_cluster(terminal: Terminal, tmp_path: Path) -> None:
+    """Pods, ConfigMaps, events and output, looked at while a driver that has logged in waits, have
+    neither the password nor, in a Secret, the job.
+    """
     password = "canary-of-kubernetes-7f3a"
-    topic_records.numbers(broker.bootstrap, "no-secret", 100, partitions=1)
-    terminal.extra |= {"sasl.password": password, "sasl.username": "u", "sasl.mechanism": "PLAIN"}
-    terminal.pipeline("p", ["no-secret"])
-    scan = Scan(control="tidegate", allowed={HOLDERS: {"password"}})
+    scan = Scan(control="no-secret", allowed={HOLDERS: {"password"}})
     scan.add(password=password)
-    with scan.processes(lambda argv: b"/bin/tidegate\0run" in argv):
-        terminal.run("run", "p", code=None)
-    for kind in ("pods", "configmaps", "events"):
-        scan.look_at(kind, kind, kubectl("get", kind, "-o", "yaml"))
-    assert [hit for hit in scan.hits() if hit.place != HOLDERS] == []
+    with kube_user.broker(tmp_path / "broker", password) as broker:
+        topic_records.numbers(without_login(broker), "no-secret", 300, partitions=2)
+        terminal.bootstrap = broker.bootstrap
+        terminal.extra |= {
+            "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+            "sasl.username": "u", "sasl.password": password,
+        }  # fmt: skip
+        terminal.pipeline("no-secret", ["no-secret"], max_records=200)
+        with scan.processes(lambda argv: b"/bin/tidegate\0run" in argv):
+            process = started_until(terminal, "stage.half", "run", "no-secret", "--run-id", "r")
+            for kind in ("pods", "configmaps", "events", "secrets"):
+                scan.look_at(kind, kind, f"no-secret {kubectl('get', kind, '-o', 'yaml')}")
+            assert drivers()
+            (terminal.home / "hold").touch()
+            out, err = process.communicate(timeout=180)
+        assert process.returncode == 0, out + err
+        scan.look_at("output", "run", out + err)
+    scan.look_at_tree("lake", terminal.lake)
+    scan.nothing_found(seen=["pods", "configmaps", "events", "secrets", "output", "lake"])
+
+
+def without_login(broker: Broker) -> str:
+    """Return the address at which a broker wants no login."""
+    return f"127.0.0.1:{json.loads((broker.home / 'node.json').read_text())['port']}"

@@ -23,20 +23,27 @@ IMAGE = "tidegate.test/spark:4.0.4"
 
 
 @contextmanager
-def broker(home: Path) -> Iterator[Broker]:
-    """Start a broker that pods can reach, and end it."""
+def broker(home: Path, password: str = "") -> Iterator[Broker]:
+    """Start a broker that pods can reach, and end it. With a password, pods log in as `u`."""
     home.mkdir()
     plain, controller, pods = free_port(), free_port(), free_port()
     listeners = (
         f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},PODS://{NODE}:{pods}"
     )
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login = {
+        "listener.name.pods.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.pods.plain.sasl.jaas.config": f'{module} required user_u="{password}";',
+    }
     settings = {
         "listeners": listeners,
         "advertised.listeners": listeners,
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
         "listener.security.protocol.map": (
-            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PODS:PLAINTEXT"
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+            f"PODS:{'SASL_PLAINTEXT' if password else 'PLAINTEXT'}"
         ),
+        **(login if password else {}),
     }
     try:
         started = kafka.start(home, port=plain, settings=settings)
