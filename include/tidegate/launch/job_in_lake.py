@@ -11,14 +11,12 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidegate.errors import LakeUnavailable, StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
-from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark.answers import FAILURE, JOB
 from tidegate.spark.job_files import JobFile
 
@@ -68,18 +66,6 @@ def handed_over(job: JobFile, attempt: Attempt, store: Store) -> Iterator[bytes]
         raise
     finally:
         store.delete(place)
-
-
-def files_of_this_machine(kafka: JavaCluster) -> list[str]:
-    """Return complaints about what Java's client would need as files, and nodes do not have."""
-    client = kafka.for_java(Path("/"))
-    if not client.files:
-        return []
-    return [
-        f"Kafka connection {kafka.connection!r}: {name} becomes a file of this machine, which the "
-        f"nodes do not have: give {instead}, with a path that each node has"
-        for name, instead in client.instead.items()
-    ] or [f"Kafka connection {kafka.connection!r}: it needs a file of this machine"]
 
 
 def read_answer(attempt: Attempt, store: Store, name: str) -> str | None:

@@ -1,6 +1,7 @@
 """Cluster mode on Kubernetes: the driver runs in a pod, whose image need not have Tidegate.
 
-Its modules and the key of its job (`job_in_lake`) are volumes of Secrets, which end with the pod.
+Its modules, the key of its job (`job_in_lake`) and the certificates of its Kafka connection are
+volumes of Secrets, which end with the pod.
 The pod's name is a lock, since each attempt has one name. Its finalizer keeps the pod, whoever
 deletes it, until its end was seen.
 """
@@ -9,63 +10,48 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
-from typing import Any
-
-import yaml
 
 from tidegate.core.locations import find_scheme
 from tidegate.errors import ConfigurationError, StageFailed
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import kube_client, spark_jars
+from tidegate.launch import kube_client, kube_submission, spark_jars
 from tidegate.launch.job_in_lake import (
-    OF_THIS_MACHINE,
-    PYTHON,
     ApplicationInLake,
-    files_of_this_machine,
     handed_over,
     read_answer,
     withdraw_job,
 )
 from tidegate.launch.kube_client import (
-    ATTEMPT,
     EGRESS,
     EXECUTOR,
-    FINALIZER,
     INGEST,
-    KIND,
     KubeClient,
     SparkPod,
 )
+from tidegate.launch.kube_submission import pod_name
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_output import application_failure
 from tidegate.launch.spark_submit import supervise
-from tidegate.launch.submission import MODULES, Submission
 from tidegate.runs.engine_protocol import Ended, Unknown
 from tidegate.runs.kafka_protocol import JavaCluster
 from tidegate.spark import kube_pod
-from tidegate.spark.answers import DRIVER, IN_LAKE, JOB
+from tidegate.spark.answers import DRIVER, JOB
 from tidegate.spark.ingest_job import IngestJob
 
 MASTER = "k8s"
 """The master in the identity of an application, in claims."""
 ENDED = "ended"
 """The uid of a driver's pod whose end was seen, in the directory of its attempt."""
-CODE = "/opt/tidegate"
-"""Where driver and executors have the volume with Tidegate's modules."""
 _IMAGE = "spark.kubernetes.container.image"
-_TEMPLATE = "spark.kubernetes.driver.podTemplateFile"
-_CONTAINER = "spark.kubernetes.driver.podTemplateContainerName"
 _NAMESPACE, _POD = "namespace", "pod"  # keys of an identity
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")  # with ours at most 63 characters
 _OUT_OF_MEMORY = "OOMKilled"
 _ABANDONED = timedelta(minutes=10)
 _LOOKS_APART = 2.0  # seconds
@@ -101,7 +87,6 @@ def refuse_pods(spark: SparkConnection, kafka: JavaCluster, conf: Mapping[str, s
             f"Kafka connection {kafka.connection!r}: tidegate.delegation_token was not tested on "
             "Kubernetes: remove it"
         )
-    wrong += files_of_this_machine(kafka)
     try:
         kube_client.connect(spark, conf)
     except ConfigurationError as error:
@@ -131,19 +116,20 @@ class KubeApplication(ApplicationInLake):
             raise
 
     def _run(self, client: KubeClient, name: str) -> None:
-        key, code = f"tidegate-{self.attempt.name}", _code(self.call)
-        with (
-            handed_over(self.job, self.attempt, self.store) as secret,
-            client.secret(key, self.attempt.name, {kube_pod.KEY: secret}),
-            client.secret(f"{key}-code", self.attempt.name, code),
-        ):
+        with ExitStack() as stack:
+            key = stack.enter_context(handed_over(self.job, self.attempt, self.store))
+            volumes = kube_submission.secret_volumes(self.call, self.attempt, key)
+            for each in volumes:
+                stack.enter_context(client.secret(each.secret, self.attempt.name, each.content))
             kind = INGEST if isinstance(self.job, IngestJob) else EGRESS
-            call = _for_kube(self.call, kind, self.attempt, self.store, self.spark)
+            call = kube_submission.make_driver_call(
+                self.call, kind, self.attempt, self.store, self.spark, volumes
+            )
             self.submit(replace(call, kill=partial(self._kill, client, name)))
             if (pod := client.pod(name)) is None:
                 raise StageFailed(f"pod {name} is gone: {_NO_PROOF}")
-            for each in (key, f"{key}-code"):
-                client.own(each, pod)
+            for each in volumes:
+                client.own(each.secret, pod)
             self._follow(client, pod)
 
     def _follow(self, client: KubeClient, pod: SparkPod) -> None:
@@ -189,13 +175,6 @@ def _tidy(client: KubeClient) -> None:
 
 
 _NO_PROOF = "nothing proves that its driver has ended"
-
-
-def pod_name(attempt: Attempt) -> str:
-    """Return the name of the driver's pod of an attempt. ValueError for a name that cannot be."""
-    if not _NAME.fullmatch(attempt.name):
-        raise ValueError(f"attempt {attempt.name!r}: no name of a pod")
-    return f"tidegate-{attempt.name}-driver"
 
 
 def _lines(client: KubeClient, pod: SparkPod) -> Iterator[str]:
@@ -325,77 +304,6 @@ def notices_of_pods(store: Store, _: SparkConnection) -> Iterator[str]:
             f"cluster mode: driver and executors take keys of {scheme.title} from their pods, by "
             "an identity or a Secret of your own, and not from this environment"
         )
-
-
-def _for_kube(
-    given: Submission, kind: str, attempt: Attempt, store: Store, spark: SparkConnection
-) -> Submission:
-    """Return a submission of client mode as one of Kubernetes' cluster mode."""
-    python = spark.python or PYTHON
-    name, private = f"tidegate-{attempt.name}", Path(*given.args).parent
-    template = private / "driver.yaml"
-    template.write_text(yaml.safe_dump(_template(given.conf)))
-    local = f"local://{CODE}"
-    modules = [
-        f"{local}/{Path(each).name}" if each.startswith("/") else each
-        for each in given.conf.get(MODULES, "").split(",")
-    ]
-    return replace(
-        given,
-        application=f"{local}/{Path(given.application).name}",
-        args=(IN_LAKE, store.native(attempt.directory)),
-        conf={
-            **given.conf,
-            "spark.submit.deployMode": "cluster",
-            "spark.kubernetes.submission.waitAppCompletion": "false",
-            "spark.kubernetes.driver.pod.name": pod_name(attempt),
-            f"spark.kubernetes.driver.label.{ATTEMPT}": attempt.name,
-            f"spark.kubernetes.driver.label.{KIND}": kind,
-            f"spark.kubernetes.executor.label.{ATTEMPT}": attempt.name,
-            f"spark.kubernetes.driver.secrets.{name}": kube_pod.KEY_DIRECTORY,
-            f"spark.kubernetes.driver.secrets.{name}-code": CODE,
-            f"spark.kubernetes.executor.secrets.{name}-code": CODE,
-            _TEMPLATE: str(template),
-            MODULES: ",".join(filter(None, modules)),
-            "spark.pyspark.python": python,
-            "spark.pyspark.driver.python": python,
-        },
-        env={name: value for name, value in given.env.items() if name not in OF_THIS_MACHINE},
-    )
-
-
-def _code(call: Submission) -> dict[str, bytes]:
-    """Return the files of this machine that driver and executors need."""
-    modules = [Path(each) for each in call.conf.get(MODULES, "").split(",") if each[:1] == "/"]
-    return {path.name: path.read_bytes() for path in (Path(call.application), *modules)}
-
-
-def _template(conf: Mapping[str, str]) -> dict[str, Any]:
-    """Return the template of the driver's pod: the user's, with the finalizer and the fields.
-
-    ConfigurationError for one that cannot be read.
-    """
-    form: dict[str, Any] = {}
-    if given := conf.get(_TEMPLATE):
-        try:
-            form = yaml.safe_load(Path(given).read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise ConfigurationError(f"{_TEMPLATE}={given}: {error}") from None
-        if not isinstance(form, dict):
-            raise ConfigurationError(f"{_TEMPLATE}={given}: not a template of a pod")
-    meta, spec = form.setdefault("metadata", {}), form.setdefault("spec", {})
-    meta["finalizers"] = [*meta.get("finalizers", ()), FINALIZER]
-    containers = spec.setdefault("containers", [{"name": "spark-kubernetes-driver"}])
-    wanted = conf.get(_CONTAINER)
-    container = next((c for c in containers if c.get("name") == wanted), containers[0])
-    container["env"] = [
-        *container.get("env", ()),
-        *(
-            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            for name, path in kube_pod.FIELDS.items()
-        ),
-    ]
-    return {"apiVersion": "v1", "kind": "Pod", **form}
 
 
 class Kubernetes:

@@ -26,7 +26,6 @@ from tidegate.launch.job_in_lake import (
     OF_THIS_MACHINE,
     PYTHON,
     ApplicationInLake,
-    files_of_this_machine,
     handed_over,
     withdraw_job,
 )
@@ -119,13 +118,25 @@ def refuse_cluster_mode(
             f"Kafka connection {kafka.connection!r}: tidegate.delegation_token needs a login of "
             "Spark by keytab, which drops the key of the job: remove it"
         )
-    wrong += files_of_this_machine(kafka)
+    wrong += _files_of_this_machine(kafka)
     if wrong:
         listed = "\n".join(f"  - {each}" for each in wrong)
         raise ConfigurationError(
             f"Spark connection {spark.id!r}, deploy-mode cluster:\n{listed}\n"
             "deploy-mode client does without"
         )
+
+
+def _files_of_this_machine(kafka: JavaCluster) -> list[str]:
+    """Return complaints about what Java's client would need as files, and nodes do not have."""
+    client = kafka.for_java(Path("/"))
+    if not client.files:
+        return []
+    return [
+        f"Kafka connection {kafka.connection!r}: {name} becomes a file of this machine, which the "
+        f"nodes do not have: give {instead}, with a path that each node has"
+        for name, instead in client.instead.items()
+    ] or [f"Kafka connection {kafka.connection!r}: it needs a file of this machine"]
 
 
 class ClusterApplication(ApplicationInLake):

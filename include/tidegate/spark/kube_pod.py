@@ -12,8 +12,8 @@ from typing import Any
 from tidegate.core.json_codec import Document
 from tidegate.errors import ConfigurationError
 
-KEY_DIRECTORY = "/etc/tidegate"
-"""Where the driver has the volume of its Secret."""
+DIRECTORY = "/opt/tidegate"
+"""Where driver and executors have the volume with Tidegate's modules and the key."""
 KEY = "key"
 """The name of the key in the Secret."""
 FIELDS = MappingProxyType(
@@ -43,7 +43,7 @@ class Pod(Document):
     def read_key(self, jvm: Any) -> bytes:
         """Return the key of the job. ConfigurationError if its volume is not there."""
         del jvm
-        path = Path(KEY_DIRECTORY, KEY)
+        path = Path(DIRECTORY, KEY)
         try:
             return path.read_bytes()
         except OSError as error:

@@ -16,9 +16,10 @@ from tidegate.broker.kafka_cluster import KafkaCluster
 from tidegate.errors import ConfigurationError, OutOfMemory, StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
-from tidegate.launch import kube_client, kube_cluster
+from tidegate.launch import kube_client, kube_cluster, kube_submission
 from tidegate.launch.kube_client import FINALIZER
-from tidegate.launch.kube_cluster import Kubernetes, end_driver, pod_name
+from tidegate.launch.kube_cluster import Kubernetes, end_driver
+from tidegate.launch.kube_submission import pod_name
 from tidegate.launch.spark_connection import SparkConnection, parse_connection
 from tidegate.launch.submission import Submission
 from tidegate.runs.engine_protocol import Ended, Unknown
@@ -69,15 +70,13 @@ def given(tmp_path: Path) -> Submission:
 
 def run(given: Submission, store: LocalStore, kube: ToyKube, *codes: int, **pod: Any) -> Submission:
     """Run an application whose pod ends with these codes. Return the call."""
+    more = {f"tidegate-{OWN.name}-kafka"} if any(Path(*given.args).parent.iterdir()) else set()
     calls: list[Submission] = []
 
     def submit(call: Submission) -> None:
         calls.append(call)
         assert store.get(OWN.directory + JOB)
-        assert kube.secrets.keys() == {
-            "tidegate-5d0c3f7e9b8a4c61",
-            "tidegate-5d0c3f7e9b8a4c61-code",
-        }
+        assert kube.secrets.keys() == {"tidegate-5d0c3f7e9b8a4c61", *more}
         kube.add(POD, *codes, **pod)
 
     application = kube_cluster.KubeApplication(_Job(), given, OWN, store, SPARK, submit)
@@ -105,8 +104,20 @@ def test_the_call(given: Submission, store: LocalStore, kube: ToyKube) -> None:
     assert store.get(OWN.directory + JOB) is None
     assert [each for each in kube.done if "owns" in each] == [
         f"{POD} owns tidegate-{OWN.name}",
-        f"{POD} owns tidegate-{OWN.name}-code",
     ]
+
+
+def test_certificates_are_a_volume_at_the_path_that_they_have_here(
+    given: Submission, store: LocalStore, kube: ToyKube
+) -> None:
+    private = Path(*given.args).parent
+    (private / "kafka-0f.pem").write_bytes(b"certificate")
+    call = run(given, store, kube, 0)
+    name = f"tidegate-{OWN.name}-kafka"
+    for role in ("driver", "executor"):
+        assert call.conf[f"spark.kubernetes.{role}.secrets.{name}"] == str(private)
+    assert f"{POD} owns {name}" in kube.done
+    assert kube.secrets == {}
 
 
 def test_the_users_template_is_kept(tmp_path: Path) -> None:
@@ -125,17 +136,17 @@ def test_the_users_template_is_kept(tmp_path: Path) -> None:
         "spark.kubernetes.driver.podTemplateFile": str(tmp_path / "own.yaml"),
         "spark.kubernetes.driver.podTemplateContainerName": "main",
     }
-    form = kube_cluster._template(conf)
+    form = kube_submission._template(conf)
     assert form["metadata"]["finalizers"] == ["own", FINALIZER]
     assert form["metadata"]["labels"] == {"team": "a"}
     assert form["spec"]["nodeSelector"] == {"disk": "ssd"}
     side, main = form["spec"]["containers"]
     assert "env" not in side
-    names = ["A", *kube_cluster.kube_pod.FIELDS]
+    names = ["A", *kube_submission.kube_pod.FIELDS]
     assert [each["name"] for each in main["env"]] == names
     (tmp_path / "own.yaml").write_text("- a list")
     with pytest.raises(ConfigurationError, match=r"own\.yaml"):
-        kube_cluster._template(conf)
+        kube_submission._template(conf)
 
 
 def test_a_driver_that_fails(given: Submission, store: LocalStore, kube: ToyKube) -> None:
