@@ -1,69 +1,20 @@
 """Whole runs on a real Kubernetes, in both modes: `make test-kubernetes`."""
 
 import json
-import shutil
 import signal
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support import kube_user, topic_reader, topic_records
 from support.cli_user import Terminal
-from support.kube_user import drivers, kubectl, objects
+from support.kube_user import check, drivers, kubectl, objects, started_until
 from support.secret_scan import HOLDERS, Scan
-from tidegate_check.lake import Checker, Stored
 from tidegate_local.kafka import Broker
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with kube_user.broker(tmp_path_factory.mktemp("kafka") / "broker") as running:
-        yield running
-
-
-@pytest.fixture
-def home(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A directory that the node, and so each pod, has at the same path."""
-    found = kube_user.HOME / "shared" / request.node.name.replace("[", "-").rstrip("]")
-    shutil.rmtree(found, ignore_errors=True)
-    found.mkdir(mode=0o777)
-    found.chmod(0o777)
-    yield found
-    shutil.rmtree(found)
-
-
-@pytest.fixture(params=["client", "cluster"])
-def terminal(request: pytest.FixtureRequest, broker: Broker, home: Path) -> Terminal:
-    user = Terminal(home, broker.bootstrap, processes=True)
-    user.lake.mkdir(mode=0o777)
-    user.lake.chmod(0o777)
-    kube_user.on_kubernetes(user, request.param)
-    return user
-
-
-def started_until(terminal: Terminal, point: str, *command: str) -> subprocess.Popen[str]:
-    """Start a command, and return it when its driver waits at a fault point for the file `hold`.
-
-    Later commands have no fault.
-    """
-    hold = terminal.home / "hold"
-    fault = {"spark.kubernetes.driverEnv.TIDEGATE_FAULT": f"{point}:wait={hold}"}
-    kube_user.on_kubernetes(terminal, "cluster", **fault)
-    process = terminal.start(*command)
-    kube_user.wait(lambda: list(terminal.home.glob("hold.reached.*")) or process.poll() is not None)
-    assert process.poll() is None, process.communicate()
-    kube_user.on_kubernetes(terminal, "cluster")
-    return process
-
-
-def check(terminal: Terminal, name: str) -> None:
-    assert Checker(Stored(f"{terminal.lake}/{name}")).run() == []
 
 
 def test_there_and_back(terminal: Terminal, broker: Broker) -> None:
@@ -186,8 +137,13 @@ def test_no_secret_is_in_the_cluster(terminal: Terminal, tmp_path: Path) -> None
     password = "canary-of-kubernetes-7f3a"
     scan = Scan(control="no-secret", allowed={HOLDERS: {"password"}})
     scan.add(password=password)
-    with kube_user.broker(tmp_path / "broker", password) as broker:
-        topic_records.numbers(without_login(broker), "no-secret", 300, partitions=2)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "plain.sasl.jaas.config": f'{module} required user_u="{password}";',
+    }
+    with kube_user.broker(tmp_path / "broker", "SASL_PLAINTEXT", login) as broker:
+        topic_records.numbers(kube_user.without_login(broker), "no-secret", 300, partitions=2)
         terminal.bootstrap = broker.bootstrap
         terminal.extra |= {
             "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
@@ -205,8 +161,3 @@ def test_no_secret_is_in_the_cluster(terminal: Terminal, tmp_path: Path) -> None
         scan.look_at("output", "run", out + err)
     scan.look_at_tree("lake", terminal.lake)
     scan.nothing_found(seen=["pods", "configmaps", "events", "secrets", "output", "lake"])
-
-
-def without_login(broker: Broker) -> str:
-    """Return the address at which a broker wants no login."""
-    return f"127.0.0.1:{json.loads((broker.home / 'node.json').read_text())['port']}"

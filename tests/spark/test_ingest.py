@@ -21,12 +21,13 @@ from tidegate.core.accounting import collect_offsets
 from tidegate.core.files import Contents, LakeFile, Part
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.parquet_settings import ParquetSettings
+from tidegate.errors import ConfigurationError
 from tidegate.lake import footers
 from tidegate.lake.store import Listed, LocalStore
 from tidegate.spark import ingest_driver
 from tidegate.spark.failures import describe, describe_thrown
 from tidegate.spark.hadoop_files import HadoopDirectory
-from tidegate.spark.ingest_job import Chunk, IngestJob, StagedChunk
+from tidegate.spark.ingest_job import DONE, Chunk, IngestJob, StagedChunk
 from tidegate.spark.parquet_writer import written_files
 from tidegate.spark.record_size import record_size
 from tidegate.spark.session import configure_session
@@ -483,3 +484,15 @@ def test_files_of_a_committer_are_not_listed(spark: SparkSession, tmp_path: Path
     directory = HadoopDirectory.of(spark, str(tmp_path))
     settings = ParquetSettings("zstd", 1, 1)
     assert written_files(directory, settings) == ["topic=t/part-00001-0.parquet"]
+
+
+def test_executors_that_write_elsewhere(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lake that they do not share: Spark returns as if all were well."""
+    numbers(broker.bootstrap, topic, 10, partitions=1)
+    monkeypatch.setattr(ingest_driver, "written_files", lambda *_: ())
+    chunk = Chunk(0, (OffsetRange(topic, 0, 0, 10),), str(tmp_path / "a"))
+    with pytest.raises(ConfigurationError, match="none of their files"):
+        ingest_driver.stage_chunk(spark, job(broker, chunk), chunk)
+    assert not (tmp_path / "a" / DONE).exists()

@@ -2,9 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 
 from support.cli_user import Terminal
+from tidegate_check.lake import Checker, Stored
 from tidegate_local import kafka
 from tidegate_local.kafka import Broker
 from tidegate_local.ports import free_port
@@ -23,33 +25,34 @@ IMAGE = "tidegate.test/spark:4.0.4"
 
 
 @contextmanager
-def broker(home: Path, password: str = "") -> Iterator[Broker]:
-    """Start a broker that pods can reach, and end it. With a password, pods log in as `u`."""
+def broker(
+    home: Path, protocol: str = "PLAINTEXT", login: Mapping[str, str] | None = None
+) -> Iterator[Broker]:
+    """Start a broker that pods can reach, and end it. `login` has settings of their listener."""
     home.mkdir()
     plain, controller, pods = free_port(), free_port(), free_port()
     listeners = (
         f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},PODS://{NODE}:{pods}"
     )
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    login = {
-        "listener.name.pods.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.pods.plain.sasl.jaas.config": f'{module} required user_u="{password}";',
-    }
     settings = {
         "listeners": listeners,
         "advertised.listeners": listeners,
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
         "listener.security.protocol.map": (
-            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-            f"PODS:{'SASL_PLAINTEXT' if password else 'PLAINTEXT'}"
+            f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PODS:{protocol}"
         ),
-        **(login if password else {}),
+        **{f"listener.name.pods.{name}": value for name, value in (login or {}).items()},
     }
     try:
         started = kafka.start(home, port=plain, settings=settings)
         yield Broker(f"{NODE}:{pods}", started.pid, home)
     finally:
         kafka.stop(home)
+
+
+def without_login(broker: Broker) -> str:
+    """Return the address at which a broker wants no login."""
+    return f"127.0.0.1:{json.loads((broker.home / 'node.json').read_text())['port']}"
 
 
 def kubectl(*arguments: str) -> str:
@@ -125,3 +128,36 @@ def wait(until: Callable[[], object], limit: float = 180) -> None:
     while not until():
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+@contextmanager
+def killed(program: str) -> Iterator[None]:
+    """Kill a program of the cluster by -9, and start it again at the end of the block."""
+    noted = HOME / "pid" / program
+    command = Path(f"/proc/{noted.read_text().strip()}/cmdline").read_bytes().split(b"\0")[:-1]
+    os.kill(int(noted.read_text()), signal.SIGKILL)
+    try:
+        yield
+    finally:
+        log = (HOME / "log" / f"{program}.log").open("ab")
+        again = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        noted.write_text(str(again.pid))
+
+
+def started_until(terminal: Terminal, point: str, *command: str) -> subprocess.Popen[str]:
+    """Start a command, and return it when its driver waits at a fault point for the file `hold`.
+
+    Later commands have no fault.
+    """
+    hold = terminal.home / "hold"
+    fault = {"spark.kubernetes.driverEnv.TIDEGATE_FAULT": f"{point}:wait={hold}"}
+    on_kubernetes(terminal, "cluster", **fault)
+    process = terminal.start(*command)
+    wait(lambda: list(terminal.home.glob("hold.reached.*")) or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+    on_kubernetes(terminal, "cluster")
+    return process
+
+
+def check(terminal: Terminal, name: str) -> None:
+    assert Checker(Stored(f"{terminal.lake}/{name}")).run() == []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.launch.kube_client import SparkPod
 
-RUNNING = SparkPod("", "uid-1", "Running", None, "", "", is_kept=True)
+RUNNING = SparkPod("", "uid-1", "Running", None, "", "", is_kept=True, kind="egress")
 
 
 @dataclass

@@ -151,7 +151,8 @@ class KubeApplication(ApplicationInLake):
         """End a driver and wait for its end, or log why that is not known."""
         let_go = partial(_let_go, client, self.attempt, self.store)
         try:
-            if (pod := client.pod(name)) is None:
+            pod = client.pod(name)
+            if pod is None or not pod.kind:  # somebody else's pod has taken the name
                 return
             if why := _ended(client, pod.uid, self.attempt, _PATIENCE, let_go):
                 log(f"pod {name}: {why}")
@@ -274,7 +275,7 @@ def end_driver(
     let_go = partial(_let_go, client, attempt, store)
     try:
         if uid is None:
-            if pod := client.pod(name):
+            if (pod := client.pod(name)) and pod.kind:
                 _ended(client, pod.uid, attempt, 0, let_go)
             return Ended()
         why = _ended(client, uid, attempt, patience, let_go)

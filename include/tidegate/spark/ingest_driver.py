@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from tidegate import faults
 from tidegate.core import columns
 from tidegate.core.offsets import OffsetRange
+from tidegate.errors import ConfigurationError
 from tidegate.spark import delegation_tokens, kafka_source, session
 from tidegate.spark.decoded_rows import decode_rows
 from tidegate.spark.failures import report_failure
@@ -90,7 +91,8 @@ def write_chunk(
     """Write and count the chunk's rows, then write `_done.json`. Return its content.
 
     `rows_of` returns the rows of a part of the chunk. Topics that are decoded alike are written
-    together; of others the columns differ.
+    together; of others the columns differ. ConfigurationError for a lake that executors do not
+    share.
     """
     directory = HadoopDirectory.of(spark, chunk.directory)
     counts, largest = list[int](), list[int | None]()
@@ -109,12 +111,19 @@ def write_chunk(
         found = counted.get
         counts.append(found["rows"])
         largest.append(found["largest"])
+    files = tuple(written_files(directory, job.parquet))
+    if sum(counts) and not files:  # Spark does not notice
+        raise ConfigurationError(
+            f"the executors have written {sum(counts)} rows, and none of their files is in "
+            f"{chunk.directory}: it is not the same directory for driver and executors; mount the "
+            "lake at this path everywhere"
+        )
     done = StagedChunk(
         plan_id=job.plan_id,
         chunk=chunk.number,
         rows=sum(counts),
         largest=max((size for size in largest if size is not None), default=None),
-        files=tuple(written_files(directory, job.parquet)),
+        files=files,
         versions=session.read_versions(spark),
     )
     directory.create(DONE, json.dumps(done.to_json(), sort_keys=True, indent=1))

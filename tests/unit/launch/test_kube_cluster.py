@@ -173,6 +173,21 @@ def test_a_pod_that_is_gone_is_no_success(
         run(given, store, kube, 0)
 
 
+def test_a_name_that_another_pod_has(given: Submission, store: LocalStore, kube: ToyKube) -> None:
+    """It is left alone, whether the submission fails or an attempt is to be ended."""
+    kube.add(POD, kind="")
+    application = kube_cluster.KubeApplication(_Job(), given, OWN, store, SPARK, _refuse)
+    with pytest.raises(StageFailed, match="already exists"):
+        application.run()
+    assert end(store, kube) == Ended()
+    assert kube.pods[POD].codes is None
+    assert kube.done == []
+
+
+def _refuse(_: Submission) -> None:
+    raise StageFailed("pod already exists")
+
+
 def named(store: LocalStore, uid: str = "uid-1") -> None:
     """Let a driver have named its pod."""
     form = {"namespace": "spark", "name": POD, "uid": uid, "node": "n"}
