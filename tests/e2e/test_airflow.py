@@ -22,7 +22,9 @@ from tidegate_local.airflow_api import AirflowApi, AirflowRefused
 DAG = "tidegate__flights"
 VARIABLE = "tidegate__flights__flights"
 FLIGHTS = 336_776
-DEMO_SECONDS = 800  # it ends a demo that hangs: 193 s alone on two slow cores, twice that beside a test
+DEMO_SECONDS = (
+    800  # ends a demo that hangs: 193 s alone on two slow cores, twice that beside others
+)
 pytestmark = pytest.mark.timeout(900)
 
 
