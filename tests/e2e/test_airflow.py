@@ -22,9 +22,8 @@ from tidegate_local.airflow_api import AirflowApi, AirflowRefused
 DAG = "tidegate__flights"
 VARIABLE = "tidegate__flights__flights"
 FLIGHTS = 336_776
-DEMO_SECONDS = (
-    800  # ends a demo that hangs: 193 s alone on two slow cores, twice that beside others
-)
+# Ends a demo that hangs: one takes 193 s alone on two slow cores, and twice that beside others.
+DEMO_SECONDS = 800
 pytestmark = pytest.mark.timeout(900)
 
 
