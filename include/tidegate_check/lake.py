@@ -589,7 +589,7 @@ class Checker:
             found = {key: [min(each), max(each), len(each)] for key, each in offsets.items()}
             self.same("rows", at, parts=(found, f["parts"]))
             if any(len(set(each)) < len(each) for each in offsets.values()):
-                self.add("rows", at, "an offset stands twice")
+                self.add("rows", at, "an offset occurs twice")
             in_order = all(a < b for each in offsets.values() for a, b in pairwise(each))
             ascending = in_order and len(set(order)) == len(order)
             self.same("rows", at, ascending=(ascending, f["ascending"]))

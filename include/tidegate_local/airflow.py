@@ -20,7 +20,7 @@ import psutil
 
 import tidegate
 from tidegate.errors import Transient
-from tidegate_local import postgres, processes, proxies, state_files
+from tidegate_local import buckets, postgres, processes, proxies, state_files
 from tidegate_local.home import IS_CHECKOUT, PROJECT
 from tidegate_local.postgres import Postgres
 
@@ -49,19 +49,19 @@ def environment(
     bootstrap: str,
     port: int,
     lake: str,
-    s3: Mapping[str, str] | None = None,
+    store: Mapping[str, str] | None = None,
     dags: Path = DAGS,
     plugins: Path = PROJECT / "plugins",
 ) -> dict[str, str]:
     """Return the environment of Airflow's processes and tasks.
 
-    It has the caller's variables, except those of another Airflow, another Spark or, if `s3` has
-    the variables of the stack's own, another S3.
+    It has the caller's variables, except those of another Airflow, another Spark or, if `store`
+    has the variables of the stack's own, another store.
     """
     foreign = (
         *("AIRFLOW__", "AIRFLOW_HOME", "AIRFLOW_CONFIG", "SPARK_HOME", "SPARK_CONF_DIR"),
         *("TIDEGATE_AIRFLOW_PORT", "TIDEGATE_KAFKA_PORT", _MARK),
-        *(("AWS_",) if s3 else ()),
+        *((kind.variables for kind in buckets.KINDS.values()) if store else ()),
     )
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     keys = _keys(home)
@@ -117,7 +117,7 @@ def environment(
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
         "TIDEGATE_HOME": str(home),
         "TIDEGATE_LAKE": lake,
-        **(s3 or {}),
+        **(store or {}),
         "PYSPARK_PYTHON": sys.executable,
         "PATH": os.pathsep.join([str(_bin()), inherited.get("PATH", os.defpath)]),
         **proxies.without_loopback(inherited),

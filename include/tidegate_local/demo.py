@@ -19,7 +19,7 @@ from tidegate import api
 from tidegate.errors import ConfigurationError, Difference, TidegateError
 from tidegate.launch.file_lock import hold_lock
 from tidegate.pipelines import pipeline_files
-from tidegate_local import airflow, flights, s3, stack, topic_digest
+from tidegate_local import airflow, buckets, flights, stack, topic_digest
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.stack import Say, Stack
 
@@ -58,24 +58,24 @@ class Demo:
         self.say(f"{what} ({self.steps[-1][1]:.1f} s)")
 
 
-def demo(home: Path, say: Say, *, on_s3: bool = False) -> None:
+def demo(home: Path, say: Say, *, store: str = "") -> None:
     """Run the demo and print its result. Difference if the lake is not the whole year."""
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Two demos at once would both send what the topic lacks.
     try:
         with hold_lock(home / "demo.lock", lambda: say("waiting for another demo to end")):
-            show_result(home, say, on_s3=on_s3)
+            show_result(home, say, store)
     except KeyboardInterrupt:
         say("interrupted: run it again to go on; what runs is stopped by")
         say(f"  {_command(home, 'down')}")
         raise
 
 
-def show_result(home: Path, say: Say, *, on_s3: bool) -> None:
+def show_result(home: Path, say: Say, store: str) -> None:
     began = time.monotonic()
-    up = stack.up(home, say=say, on_s3=on_s3)
-    if "://" in up.lake and not up.s3:
+    up = stack.up(home, say=say, store=store)
+    if "://" in up.lake and not up.store:
         raise ConfigurationError(
             f"the demo counts files on this machine: unset TIDEGATE_LAKE={up.lake}"
         )
@@ -170,9 +170,7 @@ def count_rows(this: Demo) -> tuple[int, int, list[tuple[str, int, float]]]:
     """Return rows, distinct (partition, offset), and of each carrier, that with the most flights
     first, their number and their mean delay in minutes.
     """
-    if this.stack.s3:
-        server = s3.find(this.home / "s3")
-        assert server is not None, "the stack is up"
+    if server := buckets.find(this.home, this.stack.store):
         os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the server's
         os.environ.update(server.environment)
     environ = {**os.environ, "TIDEGATE_LAKE": this.stack.lake}
@@ -210,8 +208,8 @@ def _result_lines(
     yield f"Variable {VARIABLE} = {this.api.variable(VARIABLE)}"
     yield f"Airflow  {this.stack.airflow}  login {airflow.USER} / {airflow.password(this.home)}"
     yield f"Lake     {this.stack.lake}"
-    if this.stack.s3:
-        yield f"S3       {this.stack.s3}  keys in {this.home / 's3' / 'keys.json'}"
+    if server := buckets.find(this.home, this.stack.store):
+        yield f"Store    {server.endpoint}  in {this.home / this.stack.store}"
     yield f"Logs     {this.home / 'logs'}"
 
 

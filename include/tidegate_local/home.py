@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 IS_CHECKOUT = (PROJECT / "pyproject.toml").is_file()
 
 
-def default_home(*, on_s3: bool = False) -> Path:
+class Store(StrEnum):
+    """Where the lake of a stack may be, beside a directory."""
+
+    S3 = "s3"
+    GCS = "gcs"
+
+
+def default_home(store: str = "") -> Path:
     """Return TIDEGATE_HOME, else a directory in the checkout; of a package where the command is."""
     named = os.environ.get("TIDEGATE_HOME")
     place = PROJECT if IS_CHECKOUT else Path.cwd()
-    return Path(named or place / (".tidegate-s3" if on_s3 else ".tidegate")).resolve()
+    return Path(named or place / f".tidegate{store and '-'}{store}").resolve()
 
 
 def default_homes() -> list[Path]:
-    """Return the homes of stacks, with and without S3, when none is given."""
-    return list(dict.fromkeys((default_home(), default_home(on_s3=True))))
+    """Return the homes of stacks, of each store, when none is given."""
+    return list(dict.fromkeys(map(default_home, ("", *Store))))
 
 
 def state_file(home: Path) -> Path:

@@ -1,7 +1,7 @@
 """Start and stop the local stack: Kafka, Postgres and Airflow on the loopback address.
 
-A stack with its lake in a bucket also has an S3 server, and a home of its own. `up` starts what is
-not running. Ports, keys and the login are chosen once and kept in the stack's home.
+A stack with its lake in a bucket also has a server of it, and a home of its own. `up` starts what
+is not running. Ports, keys and the login are chosen once and kept in the stack's home.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.launch import file_lock, jars
 from tidegate.pipelines import pipeline_files
-from tidegate_local import airflow, health, kafka, postgres, processes, s3, state_files
+from tidegate_local import airflow, buckets, health, kafka, postgres, processes, state_files
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.home import state_file
 from tidegate_local.ports import free_port, is_free
@@ -29,7 +29,6 @@ from tidegate_local.postgres import Postgres
 
 Say = Callable[[str], None]
 _MIN_FREE = 1 << 30  # bytes of disk
-BUCKET = "tidegate"
 
 
 class PortTaken(TidegateError):
@@ -53,8 +52,8 @@ class Stack:
     lake: str
     environment: str = ""
     """Hash of the settings with which Airflow's processes were started."""
-    s3: str = ""
-    """The URL of the S3 server. Empty: the lake is a directory."""
+    store: str = ""
+    """The name of the kind of its buckets. Empty: the lake is a directory."""
 
     def api(self, home: Path) -> AirflowApi:
         return AirflowApi(self.airflow, user=airflow.USER, password=airflow.password(home))
@@ -66,7 +65,7 @@ def environment(home: Path) -> dict[str, str]:
     if stack is None:
         return {}
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": stack.kafka}}
-    server = s3.find(home / "s3") if stack.s3 else None
+    server = buckets.find(home, stack.store)
     return {
         "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(connection),
         "TIDEGATE_LAKE": stack.lake,
@@ -80,12 +79,12 @@ def up(
     say: Say,
     dags: Path = airflow.DAGS,
     expected: Collection[str] | None = None,
-    on_s3: bool = False,
+    store: str = "",
 ) -> Stack:
     """Start or restart what is not healthy. Return once the whole stack is.
 
-    `expected` names the DAGs to wait for, by default those of all pipeline files. `on_s3` puts the
-    lake into a bucket, and is kept.
+    `expected` names the DAGs to wait for, by default those of all pipeline files. `store` puts
+    the lake into a bucket of this kind, and is kept.
     """
     began = time.monotonic()
     home = home.resolve()
@@ -93,16 +92,17 @@ def up(
     with _locked(home, say):
         _check_prerequisites(home)
         kept = read(home)
-        if on_s3 and kept and not kept.s3:
+        if store and kept and kept.store != store:
             raise ConfigurationError(
-                f"the stack in {home} has its lake in {kept.lake}, not in a bucket: unset"
-                " TIDEGATE_HOME, or name another directory"
+                f"the stack in {home} has its lake in {kept.lake}: unset TIDEGATE_HOME, or name"
+                " another directory"
             )
         server = None
-        if on_s3 or (kept and kept.s3):
-            with _step(say, "S3", quiet=s3.find(home / "s3") is not None):
-                server = s3.start(home / "s3", bucket=BUCKET)
-        stack = _choose(home, server)
+        store = store or (kept.store if kept else "")
+        if store:
+            with _step(say, store, quiet=buckets.find(home, store) is not None):
+                server = buckets.KINDS[store].start(home / store)
+        stack = _choose(home, store)
         with ThreadPoolExecutor() as pool:
             broker = pool.submit(_start_kafka, home, stack, say)
             stack, started, since = _start_airflow(home, stack, dags, server, say)
@@ -124,7 +124,8 @@ def down(home: Path, *, say: Say = lambda _: None) -> bool:
     if not home.is_dir():
         return False
     with _locked(home, say), ThreadPoolExecutor() as pool:
-        servers = [pool.submit(kafka.stop, home / "kafka"), pool.submit(s3.stop, home / "s3")]
+        servers = [pool.submit(kafka.stop, home / "kafka")]
+        servers += [pool.submit(kind.stop, home / name) for name, kind in buckets.KINDS.items()]
         services = [pool.submit(airflow.stop, name, home) for name in airflow.SERVICES]
         ended = [service.result() for service in services]
         ended += [airflow.sweep("migrate", home), postgres.stop(home)]
@@ -137,19 +138,20 @@ def status(home: Path) -> dict[str, Any]:
     home = home.resolve()
     stack = read(home)
     database, broker = postgres.running(home), kafka.find(home / "kafka")
-    server = s3.find(home / "s3") if stack and stack.s3 else None
+    store = stack.store if stack else ""
+    server = buckets.find(home, store)
     found = {
         "kafka": broker,
         "postgres": database,
         **{name: processes.find(name, home=home) for name in airflow.SERVICES},
-        **({"s3": server} if stack and stack.s3 else {}),
+        **({store: server} if store else {}),
     }
     pids = {name: process.pid if process else None for name, process in found.items()}
     healthy = dict.fromkeys(pids, False)
     healthy["kafka"] = broker is not None and not is_free(_port_of(broker.bootstrap))
     healthy["postgres"] = database is not None
-    if stack and stack.s3:
-        healthy["s3"] = server is not None and not is_free(_port_of(stack.s3))
+    if store:
+        healthy[store] = server is not None and not is_free(_port_of(server.endpoint))
     dags: list[str] = []
     if stack and pids["api-server"]:
         with suppress(TidegateError):
@@ -184,7 +186,7 @@ def _check_prerequisites(home: Path) -> None:
         raise NoSpace(f"{home}: {free >> 20} MB are free, {_MIN_FREE >> 20} are needed", free=free)
 
 
-def _choose(home: Path, server: s3.Server | None) -> Stack:
+def _choose(home: Path, store: str) -> Stack:
     """Choose addresses: those of variables, else those that were kept, else free ones."""
     kept = read(home)
     broker = kafka.find(home / "kafka")
@@ -200,14 +202,14 @@ def _choose(home: Path, server: s3.Server | None) -> Stack:
         used=_port_of(kept.airflow) if kept and api_server else None,
     )
     lake = os.environ.get("TIDEGATE_LAKE") or str(home / "lake")
-    if server:
-        lake = f"s3://{BUCKET}/lake"
+    if store:
+        lake = buckets.KINDS[store].lake
     stack = Stack(
         kafka=f"127.0.0.1:{kafka_port}",
         airflow=f"http://127.0.0.1:{airflow_port}",
         lake=lake if "://" in lake else str(Path(lake).resolve()),
         environment=kept.environment if kept else "",
-        s3=server.endpoint if server else "",
+        store=store,
     )
     _write(home, stack)
     return stack
@@ -241,7 +243,7 @@ def _start_kafka(home: Path, stack: Stack, say: Say) -> bool:
 
 
 def _start_airflow(
-    home: Path, stack: Stack, dags: Path, server: s3.Server | None, say: Say
+    home: Path, stack: Stack, dags: Path, server: buckets.Server | None, say: Say
 ) -> tuple[Stack, list[str], datetime]:
     """Start Postgres and the missing processes of Airflow. Return which, and since when."""
     database = postgres.running(home)
@@ -256,7 +258,7 @@ def _start_airflow(
         bootstrap=stack.kafka,
         port=_port_of(stack.airflow),
         lake=stack.lake,
-        s3=server.environment if server else {},
+        store=server.environment if server else {},
         dags=dags,
     )
     _migrate(home, database, env, say)
@@ -288,7 +290,7 @@ def _migrate(home: Path, database: Postgres, env: dict[str, str], say: Say) -> N
 
 
 def _log(home: Path, name: str) -> Path:
-    return (home / name if name in ("kafka", "s3") else home) / "logs" / f"{name}.log"
+    return (home / name if name in ("kafka", *buckets.KINDS) else home) / "logs" / f"{name}.log"
 
 
 def _port_of(address: str) -> int:

@@ -1,39 +1,39 @@
 """Count what one command asks of the object store and of Kafka.
 
-A real broker and a real S3 server are started. S3 requests are those that the server itself has
-counted between the begin and the end of a command, those of Spark's S3A included. Kafka requests
+A real broker and a real server of S3, Google Cloud Storage or Azure Blob Storage are started.
+Requests to the store are recorded by a proxy before it, those of Spark included. Kafka requests
 are those that kafka-python has sent in any Python process of the command: a `sitecustomize` module
 in its PYTHONPATH counts them as they are written to a connection. What Spark's own Kafka client
 asks is not counted.
 
 `--code DIR` measures the command of another working tree, by the same means: nothing here depends
-on the modules that are measured. `--trace FILE` writes each request to S3 into a file: when, by
-which client, the method and the key.
+on the modules that are measured. `--trace FILE` writes each request to the store into a file: when,
+by which client, the method and the key.
 """
 
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
-from s3_recorder import Recorder, recorder
 
-from tidegate_local import kafka, s3
+from tidegate_local import gcs, kafka, s3
 
 PROJECT = Path(__file__).parents[2]
+sys.path.insert(0, str(PROJECT / "tests"))
+from support import azure_server, store_proxy  # noqa: E402
+from support.store_proxy import StoreProxy  # noqa: E402
+
 TOPICS = ("one", "two", "three")
 """Each has a pipeline of its name; `one` is measured."""
 PARTITIONS = 4
@@ -66,36 +66,61 @@ atexit.register(save)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--code", type=Path, default=PROJECT, help="the working tree to measure")
+    parser.add_argument(
+        "--store", choices=store_proxy.ENDPOINTS, default="s3", help="of which kind the store is"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--trace", type=Path, help="write the requests to S3 to this file")
+    parser.add_argument("--trace", type=Path, help="write the requests to the store to this file")
     args = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-count-") as home,
-        servers(Path(home)) as (bootstrap, server),
-        recorder(server.endpoint) as recording,
+        broker(Path(home)) as bootstrap,
+        store(args.store, Path(home)) as (lake, variables, proxy),
     ):
         if args.trace:
-            server = replace(server, endpoint=recording.endpoint)
             args.trace.write_text("")
-        found = measured(Path(home), args.code.absolute(), bootstrap, server, recording, args.trace)
+        env = environment(Path(home), args.code.absolute(), bootstrap, lake, variables)
+        found = measured(Path(home), bootstrap, env, proxy, args.trace)
     print(json.dumps(found, indent=1) if args.json else table(found))
 
 
 @contextmanager
-def servers(home: Path) -> Iterator[tuple[str, s3.Server]]:
-    """Start a broker and an S3 server; yield the broker's address and the server."""
+def broker(home: Path) -> Iterator[str]:
+    """Start a broker; yield its address."""
     try:
-        yield kafka.start(home / "kafka").bootstrap, s3.start(home / "s3", bucket="lakes")
+        yield kafka.start(home / "kafka").bootstrap
     finally:
         kafka.stop(home / "kafka")
-        s3.stop(home / "s3")
+
+
+@contextmanager
+def store(scheme: str, home: Path) -> Iterator[tuple[str, dict[str, str], StoreProxy]]:
+    """Start a server and a proxy before it; yield the URL of a lake and the variables for it."""
+    with (
+        server(scheme, home) as (bucket, variables),
+        store_proxy.before(scheme, variables) as (proxied, proxy),
+    ):
+        yield f"{scheme}://{bucket}/lake", proxied, proxy
+
+
+@contextmanager
+def server(scheme: str, home: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Start a server; yield its bucket and the variables with which a client uses it."""
+    if scheme == "abfss":
+        with azure_server.running() as azure:
+            yield azure.bucket, azure.environment
+        return
+    kind = {"s3": s3, "gs": gcs}[scheme]
+    try:
+        yield "lakes", kind.start(home / scheme, bucket="lakes").environment
+    finally:
+        kind.stop(home / scheme)
 
 
 def measured(
-    home: Path, code: Path, bootstrap: str, server: s3.Server, recording: Recorder, trace: Path
+    home: Path, bootstrap: str, env: Mapping[str, str], proxy: StoreProxy, trace: Path | None
 ) -> dict[str, Any]:
-    """Return the requests of each command, by verb; append them to `trace`, if it is given."""
-    env = environment(home, code, bootstrap, server)
+    """Return the requests of each command, by kind; append them to `trace`, if it is given."""
     for topic in TOPICS:
         send(bootstrap, topic)
         tidegate(env, "run", topic, "--run-id", "first")
@@ -108,36 +133,37 @@ def measured(
     }
     found = {}
     for name, command in commands.items():
-        recording.requests.clear()
-        found[name] = counted(home, server, env, command)
+        found[name] = counted(home, proxy, env, command)
         if trace:
             with trace.open("a") as file:
                 file.write(f"# {name}\n")
                 file.writelines(
-                    f"{each.at:9.3f} {each.client:8} {each.method:6} {each.target} {each.range}\n"
-                    for each in recording.requests
+                    f"{each.at:9.3f} {each.client:8} {each.kind:6} {each.target} {each.range}\n"
+                    for each in proxy.requests
                 )
     return found
 
 
-def environment(home: Path, code: Path, bootstrap: str, server: s3.Server) -> dict[str, str]:
+def environment(
+    home: Path, code: Path, bootstrap: str, lake: str, variables: Mapping[str, str]
+) -> dict[str, str]:
     """Return the environment of a command; writes the pipelines and the counting module."""
     pipelines, counter = home / "pipelines", home / "counter"
     for directory in (pipelines, counter, home / "counted"):
         directory.mkdir()
     (counter / "sitecustomize.py").write_text(COUNTER)
     for topic in TOPICS:
-        form = {"name": topic, "kind": "ingest", "topics": [topic], "lake": "s3://lakes/lake"}
+        form = {"name": topic, "kind": "ingest", "topics": [topic], "lake": lake}
         (pipelines / f"{topic}.yaml").write_text(json.dumps(form))
     connections = {
         "KAFKA": {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap}},
         "SPARK": {"conn_type": "spark", "host": "local[2]"},
     }
-    foreign = ("TIDEGATE_H", "TIDEGATE_P", "AIRFLOW", "AWS_")
+    foreign = ("TIDEGATE_H", "TIDEGATE_P", "AIRFLOW", "AWS_", "GOOGLE_", "AZURE_")
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(foreign)},
         **{f"AIRFLOW_CONN_{name}_DEFAULT": json.dumps(c) for name, c in connections.items()},
-        **server.environment,
+        **variables,
         "PYTHONPATH": os.pathsep.join([str(code / "include"), str(counter)]),
         "COUNTED_REQUESTS": str(home / "counted"),
         "TIDEGATE_HOME": str(home / "stack"),
@@ -167,12 +193,13 @@ def tidegate(env: Mapping[str, str], *args: str) -> None:
 
 
 def counted(
-    home: Path, server: s3.Server, env: Mapping[str, str], command: tuple[str, ...]
+    home: Path, proxy: StoreProxy, env: Mapping[str, str], command: tuple[str, ...]
 ) -> dict[str, Any]:
     """Run a command, and return what it asked for."""
     for file in (home / "counted").iterdir():
         file.unlink()
-    before, began = s3_requests(server), time.monotonic()
+    proxy.requests.clear()
+    began = time.monotonic()
     tidegate(env, *command)
     seconds = time.monotonic() - began
     broker: Counter[str] = Counter()
@@ -183,29 +210,18 @@ def counted(
     connections = broker.pop("(connections)", 0)
     return {
         "seconds": round(seconds, 1),
-        "s3": dict(sorted((s3_requests(server) - before).items())),
+        "store": dict(sorted(Counter(each.kind for each in proxy.requests).items())),
         "kafka": dict(sorted(broker.items())),
         "kafka_connections": connections,
     }
 
 
-def s3_requests(server: s3.Server) -> Counter[str]:
-    """Return how many requests of each kind the server has counted until now."""
-    with urllib.request.urlopen(server.metrics) as answer:
-        text = answer.read().decode()
-    found: Counter[str] = Counter()
-    pattern = r'^SeaweedFS_s3_request_total\{.*type="(\w+)"\} (\S+)$'
-    for kind, number in re.findall(pattern, text, re.MULTILINE):
-        found[kind] += int(float(number))
-    return found
-
-
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a table: a row for each command, a column for each kind of request."""
-    kinds = sorted({kind for each in found.values() for kind in each["s3"]})
-    rows = [["", *kinds, "all of S3", "Kafka requests", "connections", "seconds"]]
+    kinds = sorted({kind for each in found.values() for kind in each["store"]})
+    rows = [["", *kinds, "all", "Kafka requests", "connections", "seconds"]]
     for name, each in found.items():
-        asked = [each["s3"].get(kind, 0) for kind in kinds]
+        asked = [each["store"].get(kind, 0) for kind in kinds]
         numbers = [*asked, sum(asked), sum(each["kafka"].values()), each["kafka_connections"]]
         rows.append([name, *map(str, numbers), str(each["seconds"])])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

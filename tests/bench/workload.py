@@ -54,7 +54,7 @@ class Shape:
 
     Values compress to about a third, as JSON does; with a `format`, json, csv or avro, they are of
     it, with `n`, texts and a date: ten days in turn, and one in twenty records is ten days late.
-    `skew`: nine of ten records are in partition 0. `compacted`: each key stands twice. `aborted`:
+    `skew`: nine of ten records are in partition 0. `compacted`: each key occurs twice. `aborted`:
     beside every four committed transactions there is an aborted one, whose records are on top of
     `records`.
     """

@@ -62,7 +62,7 @@ def test_a_year_of_changes(user: Terminal, broker: Broker, topic: Callable[..., 
     ]  # fmt: skip
     state = user.json("status", "typed")
     reasons = {
-        "value: no JSON, more than one value, or a key that stands twice in an object": 1,
+        "value: no JSON, more than one value, or a key that occurs twice in an object": 1,
         "value: id: no INT": 1,
     }
     assert state["undecodable"] == {name: reasons}
@@ -205,7 +205,7 @@ def test_one_in_a_hundred_is_poison(
         values[::100] = [b"poison-%d" % n for n in range(250)]
         send(broker, name, *values, partition=p)
     report = user.json("run", "typed")
-    reason = "value: no JSON, more than one value, or a key that stands twice in an object"
+    reason = "value: no JSON, more than one value, or a key that occurs twice in an object"
     assert [each["undecodable"] for each in report["commits"]] == [{name: {reason: 1_000}}]
     found = sql("SELECT count(*), count(id), count(moment), count(_undecodable) FROM typed")
     assert found == [(100_000, 99_000, 99_000, 1_000)]

@@ -107,7 +107,7 @@ MUTANTS = (
         f"{_TYPED}::test_csv",
     ),
     Mutant(
-        "JSON: no key stands twice in an object that is wanted",
+        "JSON: no key occurs twice in an object that is wanted",
         "json_lines.parse_lines",
         "F.when(F.try_parse_json(F.col(_READ)).isNull(), F.lit(_TWICE))",
         "F.lit(None)",

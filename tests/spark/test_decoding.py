@@ -27,7 +27,7 @@ csv = formats.format_of_records("csv").decoder
 COLUMNS = """a INT, b STRING, d DOUBLE, t TIMESTAMP, day DATE, n DECIMAL(5,2), ok BOOLEAN,
     raw BINARY, l ARRAY<INT>, m MAP<STRING, INT>, f ARRAY<FLOAT>, deep ARRAY<STRUCT<p: INT>>,
     s STRUCT<p: INT, r: STRUCT<u: INT>, x: DOUBLE, at: TIMESTAMP>"""
-NO_JSON = "no JSON, more than one value, or a key that stands twice in an object"
+NO_JSON = "no JSON, more than one value, or a key that occurs twice in an object"
 
 
 def read(

@@ -12,7 +12,7 @@ from spark.test_typed_texts import KINDS, expected, made, token
 from support.rows_of_files import put, source
 from tidegate.spark import formats
 
-TWICE = "a key stands twice in an object, or the line is too long for Spark's types"
+TWICE = "a key occurs twice in an object, or the line is too long for Spark's types"
 TEXTS = 3_000
 """Of each type."""
 
@@ -130,7 +130,7 @@ def test_a_large_exponent(session: SparkSession, tmp_path: Path) -> None:
 
 
 def test_keys_within_objects(session: SparkSession, tmp_path: Path) -> None:
-    """A key that stands twice in an object that is wanted is a fault, and so is a wrong leaf."""
+    """A key that occurs twice in an object that is wanted is a fault, and so is a wrong leaf."""
     lines = ['{"s":{"a":1,"a":2}}', '{"s":{"a":1,"d":"45678"}}', '{"s":{"a":1,"d":"2026-03-14"}}']
     found = typed(
         session, "json", put(tmp_path / "a", "\n".join(lines)), "s STRUCT<a: INT, d: DATE>"

@@ -14,7 +14,7 @@ LONGEST = (
     "integration/test_spark_cluster_on_s3.py",
     "spark/test_egress_resume.py",
     "nets/test_crashes.py",
-    "e2e/test_demo_s3.py",
+    "e2e/test_demo_in_a_bucket.py",
     "integration/test_local_stack.py",
     "integration/test_whole_runs.py",
     "integration/secured",

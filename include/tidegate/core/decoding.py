@@ -79,7 +79,7 @@ class Decoding(StoredDocument):
                         f"{column}: the lake has a column {field.name} of its own: give a `prefix`"
                     )
                 elif name in seen:
-                    found.append(f"{column}: column {field.name} stands twice: give a `prefix`")
+                    found.append(f"{column}: column {field.name} occurs twice: give a `prefix`")
                 seen.add(name)
         return found
 

@@ -45,7 +45,7 @@ class Contents:
     def of(cls, runs: Sequence[tuple[int, int, int]]) -> Self:
         """Return the contents of consecutive rows (partition, first offset, last), in file order.
 
-        ValueError for an offset that stands twice.
+        ValueError for an offset that occurs twice.
         """
         spans: dict[int, list[tuple[int, int]]] = {}
         for partition, first, last in runs:
@@ -55,7 +55,7 @@ class Contents:
             if sum(end - start for start, end in each) != len(offsets[p]):
                 ordered = sorted(each)
                 twice = next(b[0] for a, b in pairwise(ordered) if b[0] < a[1])
-                raise ValueError(f"offset {twice} of partition {p} stands twice")
+                raise ValueError(f"offset {twice} of partition {p} occurs twice")
         together = len(list(groupby(runs, key=lambda run: run[0]))) == len(spans)
         in_order = all(each == sorted(each) for each in spans.values())
         return cls(offsets, together and in_order)

@@ -134,7 +134,7 @@ def complaints(partition_by: Sequence[str], known: Sequence[Fields]) -> list[str
             found.append(f"{field}: its directories would be named as column {field.directory}")
     levels = [TOPIC, WINDOW_DATE, *(field.directory for field in fields)]
     if len(set(partition_by)) < len(partition_by) or len(set(levels)) < len(levels):
-        found.append("one level stands twice")
+        found.append("one level occurs twice")
     return found
 
 

@@ -202,7 +202,7 @@ class _Reader:
         while True:
             name, at = self._name("a name of a column")
             if fold_name(name) in names:
-                self._complain(f"{name} stands twice (case does not matter)", at)
+                self._complain(f"{name} occurs twice (case does not matter)", at)
             if _NO_CHARACTER.search(name):
                 self._complain(f"{name!r} has U+FDD0 or U+FDD1, which is no character", at)
             names.add(fold_name(name))

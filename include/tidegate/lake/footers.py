@@ -86,7 +86,7 @@ def read_data_file(
 ) -> ParquetFile:
     """Read the footer and the offsets of a data file.
 
-    AttemptWrong if it is not a whole file, an offset stands twice, or, if it `is_new`, it has not
+    AttemptWrong if it is not a whole file, an offset occurs twice, or, if it `is_new`, it has not
     exactly the lake's columns and those of `decoded`.
     """
     with _as_wrong(store, listed.path):
@@ -179,7 +179,7 @@ def _as_wrong(store: Store, path: str) -> Iterator[None]:
 def _contents(rows: pyarrow.Table | None) -> Contents:
     """Return the offsets of rows, by their columns `partition` and `offset` in file order.
 
-    ValueError for an offset that stands twice.
+    ValueError for an offset that occurs twice.
     """
     if rows is None:
         return Contents({}, ascending=True)

@@ -26,6 +26,8 @@ _REFUSED = (
     *(" 401 Unauthorized", " 403 Forbidden", "(code: 401)", "(code: 403)"),
     *("invalid_grant", "invalid_client", "unauthorized_client"),
 )
+_MOST = 16 << 20
+"""Bytes of one request: obstore gives up one whose answer takes longer than 30 seconds."""
 _NO_BUCKET = ("NoSuchBucket", "bucket does not exist", "ContainerNotFound")
 
 
@@ -87,7 +89,7 @@ class Reader(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         with self._errors():
-            data = self._file.read(len(buffer))
+            data = self._file.read(min(len(buffer), _MOST))
         buffer[: len(data)] = data
         return len(data)
 

@@ -41,7 +41,7 @@ def test_in_order_is_within_each_partition(runs, ascending):
 
 @pytest.mark.parametrize("runs", [[(0, 5, 9), (0, 9, 9)], [(0, 3, 3), (1, 3, 3), (0, 1, 3)]])
 def test_an_offset_that_stands_twice_is_refused(runs):
-    with pytest.raises(ValueError, match=r"offset \d of partition 0 stands twice"):
+    with pytest.raises(ValueError, match=r"offset \d of partition 0 occurs twice"):
         Contents.of(runs)
 
 

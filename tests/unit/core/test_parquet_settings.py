@@ -63,8 +63,8 @@ def test_directories_are_named_by_column_and_transform():
             "identity(price): it is DOUBLE, not one of BIGINT, BOOLEAN, DATE, INT, SMALLINT, "
             "STRING, TINYINT"]),
         (("topic", "day(at)"), ["day(at): its directories would be named as column at_day"]),
-        (("topic", "month(day)", "month( day )"), ["one level stands twice"]),
-        (("topic", "window_date", "window_date"), ["one level stands twice"]),
+        (("topic", "month(day)", "month( day )"), ["one level occurs twice"]),
+        (("topic", "window_date", "window_date"), ["one level occurs twice"]),
         (("topic", "window_date", "month(day)", "day(day)", "hour(timestamp)"), [
             "has 5 levels; 4 at most"]),
         (("topic", f"day({'x' * 65})"), [

@@ -3,8 +3,11 @@
 What all of them keep is in `contracts/test_stores.py`.
 """
 
+import io
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from unittest import mock
 
 import pytest
 from obstore.store import MemoryStore
@@ -14,6 +17,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import ConfigurationError, LakeUnavailable
 from tidegate.lake import attempts, conditional_put, plans
 from tidegate.lake.store import LocalStore, ObjectStore, open_store
+from tidegate.lake.store_errors import Reader
 
 # URLs and directories
 
@@ -179,3 +183,14 @@ def test_threads_race_for_one_object():
         created = list(pool.map(lambda i: store.create("a", b"%d" % i), range(32)))
     assert created.count(True) == 1
     assert store.get("a") == b"%d" % created.index(True)
+
+
+def test_a_large_column_is_asked_for_in_parts() -> None:
+    """Else a slow line has no whole answer in the time that obstore waits for one."""
+
+    remote = mock.Mock(**{"seek.return_value": 0, "read.side_effect": bytes})
+    with io.BufferedReader(Reader(remote, nullcontext)) as file:
+        assert len(file.read(40 << 20)) == 40 << 20
+    asked = [call.args[0] for call in remote.read.call_args_list]
+    assert sum(asked) == 40 << 20
+    assert max(asked) <= 16 << 20

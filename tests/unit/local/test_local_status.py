@@ -92,24 +92,24 @@ def test_keys_of_another_s3_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AWS_SESSION_TOKEN", "elsewhere")
     assert environment(tmp_path)["AWS_SESSION_TOKEN"] == "elsewhere"
     own = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_SECRET_ACCESS_KEY": "key"}
-    env = environment(tmp_path, s3=own)
+    env = environment(tmp_path, store=own)
     assert {name: value for name, value in env.items() if name.startswith("AWS_")} == own
     assert airflow.fingerprint(env) != airflow.fingerprint(environment(tmp_path))
 
 
-def test_a_stack_on_s3_has_a_home_of_its_own(
+def test_a_stack_with_a_bucket_has_a_home_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless one is given; a stack whose lake is a directory never moves into a bucket."""
     monkeypatch.delenv("TIDEGATE_HOME", raising=False)
-    plain, on_s3 = default_home(), default_home(on_s3=True)
-    assert (plain.name, on_s3.name) == (".tidegate", ".tidegate-s3")
-    assert default_homes() == [plain, on_s3]
+    homes = default_homes()
+    assert [each.name for each in homes] == [".tidegate", ".tidegate-s3", ".tidegate-gcs"]
+    assert homes == [default_home(), default_home("s3"), default_home("gcs")]
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
-    assert default_homes() == [default_home(on_s3=True)] == [tmp_path]
+    assert default_homes() == [default_home("s3")] == [tmp_path]
     stack._write(tmp_path, stack.Stack("127.0.0.1:9", "http://127.0.0.1:8", "/lake"))
-    with pytest.raises(ConfigurationError, match="/lake, not in a bucket"):
-        stack.up(tmp_path, say=print, on_s3=True)
+    with pytest.raises(ConfigurationError, match="its lake in /lake: unset"):
+        stack.up(tmp_path, say=print, store="s3")
     assert not (tmp_path / "s3").exists()
 
 

@@ -75,7 +75,7 @@ def test_what_it_says() -> None:
         (of_value(format="json", scema="id INT"), "scema: unknown key; did you mean 'schema'?"),
         ({"orders": {"vale": {}}}, "decode.orders.vale: unknown key; did you mean 'value'?"),
         ({"orders": {"key": {"format": "string"}, "value": {"format": "string"}}},
-         "decode.orders: key: column text stands twice: give a `prefix`"),
+         "decode.orders: key: column text occurs twice: give a `prefix`"),
         ({"a b": {"value": {"format": "string"}}}, "a topic's name has letters"),
     ],
 )  # fmt: skip

