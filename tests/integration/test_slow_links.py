@@ -1,7 +1,9 @@
 """A lake behind a slow line."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -34,13 +36,13 @@ def test_200_megabytes_there_and_back(
     with store_proxy.before(scheme, server.environment, BYTES_PER_SECOND) as (slow, proxy):
         terminal = Terminal(tmp_path, broker.bootstrap, environ=slow, url=lake)
         terminal.pipeline("p", [topic])
-        assert terminal.json("run", "p")["rows"] == RECORDS
+        assert run(terminal, "p")["rows"] == RECORDS
         assert whole < proxy.sent < 1.1 * whole
         assert terminal.json("verify", "p", "--against-kafka")["differences"] == 0
         target = {"topic": f"{topic}-back", "partitions": 1}
         terminal.egress("back", source={"lake": "p"}, target=target, lake=lake)
         before = proxy.received
-        assert terminal.json("run", "back")["rows"] == RECORDS
+        assert run(terminal, "back")["rows"] == RECORDS
         assert 2 * whole < proxy.received - before < 2.1 * whole
     bucket_servers.check(f"{lake}/p", request)
     sent = topic_reader.read(broker.bootstrap, f"{topic}-back")
@@ -48,3 +50,11 @@ def test_200_megabytes_there_and_back(
         each.value for each in topic_reader.read(broker.bootstrap, topic)
     }
     assert len(sent) == RECORDS
+
+
+def run(terminal: Terminal, pipeline: str) -> dict[str, Any]:
+    with terminal.start("run", pipeline, "--json") as process:
+        out, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err
+    report: dict[str, Any] = json.loads(out)
+    return report

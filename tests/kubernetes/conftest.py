@@ -30,8 +30,4 @@ def home(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.fixture(params=["client", "cluster"])
 def terminal(request: pytest.FixtureRequest, broker: Broker, home: Path) -> Terminal:
-    user = Terminal(home, broker.bootstrap, processes=True)
-    user.lake.mkdir(mode=0o777)
-    user.lake.chmod(0o777)
-    kube_user.on_kubernetes(user, request.param)
-    return user
+    return kube_user.new_user(home, broker, request.param)

@@ -72,6 +72,27 @@ def drivers() -> list[dict[str, Any]]:
     return [each for each in pods if each["metadata"]["labels"].get("spark-role") == "driver"]
 
 
+class UserOfPods(Terminal):
+    """A user whose faults are those of the driver's pod, too."""
+
+    def env(self, **more: str) -> dict[str, str]:
+        env = super().env(**more)
+        if fault := more.get("TIDEGATE_FAULT"):
+            connection = json.loads(env["AIRFLOW_CONN_SPARK_DEFAULT"])
+            connection["extra"]["conf"]["spark.kubernetes.driverEnv.TIDEGATE_FAULT"] = fault
+            env["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(connection)
+        return env
+
+
+def new_user(home: Path, broker: Broker, mode: str) -> Terminal:
+    """Return a user with a lake that pods have as well."""
+    user = UserOfPods(home, broker.bootstrap, processes=True)
+    user.lake.mkdir(mode=0o777)
+    user.lake.chmod(0o777)
+    on_kubernetes(user, mode)
+    return user
+
+
 def on_kubernetes(terminal: Terminal, mode: str, **conf: Any) -> None:
     """Let the applications of a user run there, as the service account."""
     volumes = {
