@@ -34,7 +34,8 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
     "dag-processor": ("dag-processor",),
 }
 _MARK = "TIDEGATE_STACK"
-_OURS = ("AIRFLOW_", "TIDEGATE_", "PYSPARK_", "AWS_", "JAVA_HOME")
+_STORES = tuple(kind.variables for kind in buckets.KINDS.values())
+_OURS = ("AIRFLOW_", "TIDEGATE_", "PYSPARK_", "JAVA_HOME", *_STORES)
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +62,7 @@ def environment(
     foreign = (
         *("AIRFLOW__", "AIRFLOW_HOME", "AIRFLOW_CONFIG", "SPARK_HOME", "SPARK_CONF_DIR"),
         *("TIDEGATE_AIRFLOW_PORT", "TIDEGATE_KAFKA_PORT", _MARK),
-        *((kind.variables for kind in buckets.KINDS.values()) if store else ()),
+        *(_STORES if store else ()),
     )
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     keys = _keys(home)

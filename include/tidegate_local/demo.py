@@ -21,6 +21,7 @@ from tidegate.launch.file_lock import hold_lock
 from tidegate.pipelines import pipeline_files
 from tidegate_local import airflow, buckets, flights, stack, topic_digest
 from tidegate_local.airflow_api import AirflowApi
+from tidegate_local.home import default_home
 from tidegate_local.stack import Say, Stack
 
 DAG = "tidegate__flights"
@@ -68,7 +69,7 @@ def demo(home: Path, say: Say, *, store: str = "") -> None:
             show_result(home, say, store)
     except KeyboardInterrupt:
         say("interrupted: run it again to go on; what runs is stopped by")
-        say(f"  {_command(home, 'down')}")
+        say(f"  {_command(home, 'local down')}")
         raise
 
 
@@ -100,8 +101,8 @@ def show_result(home: Path, say: Say, store: str) -> None:
         say(line)
     equal = "equal to" if back == there else "NOT equal to"
     say(f"Way back {back.records:,} records in topic {BACK_TOPIC!r}, {equal} those in {TOPIC!r}")
-    say(f"Stop     {_command(home, 'down')}")
-    say(f"Start    {_command(home, 'up')}")
+    say(f"Stop     {_command(home, 'local down')}")
+    say(f"Start    {_command(home, 'local up')}")
     if back != there:
         raise Difference(
             f"topics {TOPIC!r} ({there.records:,} records) and {BACK_TOPIC!r} ({back.records:,}) "
@@ -170,9 +171,7 @@ def count_rows(this: Demo) -> tuple[int, int, list[tuple[str, int, float]]]:
     """Return rows, distinct (partition, offset), and of each carrier, that with the most flights
     first, their number and their mean delay in minutes.
     """
-    if server := buckets.find(this.home, this.stack.store):
-        os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the server's
-        os.environ.update(server.environment)
+    stack.use_store(this.home)
     environ = {**os.environ, "TIDEGATE_LAKE": this.stack.lake}
     spec = pipeline_files.load_spec(pipeline_files.pipelines_directory() / "flights.yaml", environ)
     with api.open_lake(spec).duckdb() as db:
@@ -201,7 +200,7 @@ def _result_lines(
     yield f"{rows:,} rows{relation} {distinct:,} distinct (partition, offset)"
     yield ""
     yield "flights and mean departure delay, in minutes, of each carrier, by SQL:"
-    yield f".venv/bin/tidegate sql flights '{_BY_CARRIER}'"
+    yield f"{_command(this.home, 'sql flights')} '{_BY_CARRIER}'"
     cells = [f"{carrier} {count:>7,} {delay:>5.1f}" for carrier, count, delay in carriers]
     yield from _in_columns(cells, columns=4)
     yield ""
@@ -215,8 +214,9 @@ def _result_lines(
 
 def _command(home: Path, action: str) -> str:
     """Return the command for the stack of a home, from the directory of the project."""
-    own = f"TIDEGATE_HOME={shlex.quote(str(home))} " if os.environ.get("TIDEGATE_HOME") else ""
-    return f"{own}.venv/bin/tidegate local {action}"
+    is_default = not os.environ.get("TIDEGATE_HOME") and home == default_home()
+    own = "" if is_default else f"TIDEGATE_HOME={shlex.quote(str(home))} "
+    return f"{own}.venv/bin/tidegate {action}"
 
 
 def _run_lines(api: AirflowApi, run: dict[str, Any]) -> Iterator[str]:

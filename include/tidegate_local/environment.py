@@ -28,10 +28,7 @@ def use() -> None:
         return
     from tidegate_local import stack
 
-    local_stack = stack.environment(default_home())
-    if "AWS_ENDPOINT_URL" in local_stack and "TIDEGATE_LAKE" not in os.environ:
-        os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the stack's
-        os.environ.update({k: v for k, v in local_stack.items() if k.startswith("AWS_")})
-    for name in ("AIRFLOW_CONN_KAFKA_DEFAULT", "TIDEGATE_LAKE"):
-        if name in local_stack:
-            os.environ.setdefault(name, local_stack[name])
+    if "TIDEGATE_LAKE" not in os.environ:
+        stack.use_store(default_home())
+    for name, value in stack.environment(default_home()).items():
+        os.environ.setdefault(name, value)

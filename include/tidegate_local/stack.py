@@ -65,12 +65,16 @@ def environment(home: Path) -> dict[str, str]:
     if stack is None:
         return {}
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": stack.kafka}}
-    server = buckets.find(home, stack.store)
-    return {
-        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(connection),
-        "TIDEGATE_LAKE": stack.lake,
-        **(server.environment if server else {}),
-    }
+    return {"AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(connection), "TIDEGATE_LAKE": stack.lake}
+
+
+def use_store(home: Path) -> None:
+    """Set the variables of the stack's store in this process, in the place of those of another."""
+    stack = read(home)
+    if stack and (server := buckets.find(home, stack.store)):
+        for name in [n for n in os.environ if n.startswith(buckets.KINDS[stack.store].variables)]:
+            del os.environ[name]
+        os.environ.update(server.environment)
 
 
 def up(

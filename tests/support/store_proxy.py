@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 ENDPOINTS = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "abfss": "AZURE_STORAGE_ENDPOINT"}
 """By scheme, the variable that names a server of its own."""
 _REQUEST = re.compile(
-    rb"(GET|HEAD|PUT|POST|DELETE) (\S+) HTTP/1\.1\r\n(.*?)\r\n\r\n", re.DOTALL
+    rb"(GET|HEAD|PUT|POST|PATCH|DELETE) (\S+) HTTP/1\.1\r\n(.*?)\r\n\r\n", re.DOTALL
 )  # fmt: skip
 _MOST = 1 << 16  # bytes of the beginning of a request
 _CLIENTS = {
@@ -76,7 +76,11 @@ class StoreProxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._server)
+                try:
+                    server = socket.create_connection(self._server)
+                except OSError:
+                    client.close()
+                    continue
                 for each in (client, server):
                     each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for source, target in ((client, server), (server, client)):

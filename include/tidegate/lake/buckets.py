@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import obstore
+from obstore.exceptions import BaseError
 from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
 from tidegate.core import layout
 from tidegate.core.plan import SourceFile
 from tidegate.core.source_root import Root
+from tidegate.core.wording import one_line
 from tidegate.errors import ConfigurationError
 from tidegate.lake.store_protocol import Found, Listed
 
@@ -62,11 +64,18 @@ class Buckets:
 
     def files(self, root: Root, store: Obstore) -> Iterator[Found]:
         """Yield all files below a root. SourceUnavailable or BaseError if it cannot be listed."""
-        del root
-        for batch in obstore.list(store):
-            for each in batch:
-                file = SourceFile(each["path"], each["size"], (each["e_tag"] or "").strip('"'))
-                yield Found(file, each["last_modified"].timestamp())
+        try:
+            for batch in obstore.list(store):
+                for each in batch:
+                    file = SourceFile(each["path"], each["size"], (each["e_tag"] or "").strip('"'))
+                    yield Found(file, each["last_modified"].timestamp())
+        except BaseError as error:
+            if "invalid path" not in str(error):
+                raise
+            raise ConfigurationError(
+                f"{root.url}: an object there has a name that no path can have; rename it: "
+                f"{one_line(error)}"
+            ) from error
 
     def is_file(self, listed: Listed) -> bool:
         """Return whether an object of a lake is a file, and none that stands for a directory."""

@@ -17,7 +17,7 @@ from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
-from tidegate.spark.answers import FAILURE, JOB
+from tidegate.spark.answers import FAILURE, JOB, WITHDRAWN
 from tidegate.spark.job_files import JobFile
 
 OF_THIS_MACHINE = (
@@ -79,7 +79,7 @@ def withdraw_job(attempt: Attempt, store: Store) -> None:
     submitter that was paused cannot give it another one.
     """
     for _ in range(_MOST_TRIES):
-        if store.create(attempt.directory + JOB, b""):
+        if store.create(attempt.directory + JOB, WITHDRAWN):
             return
         store.delete(attempt.directory + JOB)
     raise LakeUnavailable(

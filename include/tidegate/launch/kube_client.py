@@ -1,21 +1,27 @@
 """What Tidegate asks of a Kubernetes cluster: pods and Secrets of one namespace.
 
-Whether a driver has ended, only the state `terminated` of all its containers says: its kubelet has
-seen the process end. No other answer is a proof. A pod that is gone, the phase Failed and a passed
-deletion time were seen with a driver that wrote on.
+Whether a driver has ended, only the state `terminated` of its container says: its kubelet has seen
+the process end. No other answer is a proof. A pod that is gone, the phase Failed and a passed
+deletion time were seen with a driver that wrote on. A container that a kubelet has refused, or that
+waited for an init container when that failed, was never started.
 """
 
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import yaml
+
+from tidegate.core.wording import one_line
 from tidegate.errors import ConfigurationError
 from tidegate.launch.spark_connection import SparkConnection
+from tidegate.spark import kube_pod
 
 FINALIZER = "tidegate.io/outcome"
 """Keeps a driver's pod, whoever deletes it, until its end was seen."""
@@ -27,15 +33,18 @@ DRIVER, EXECUTOR = "driver", "executor"
 _DEFAULT_NAMESPACE = "default"
 _NAMESPACE = "spark.kubernetes.namespace"
 _TIMEOUT = 20.0  # seconds
+_MALFORMED = (AttributeError, LookupError, TypeError)  # what lightkube makes of a malformed file
 _NEVER_RAN = 143  # an exit code, as of a process that is asked to end
+_REFUSALS = ("NodeAffinity", "OutOf", "TopologyAffinityError", "UnexpectedAdmissionError")
+"""How the reason of a pod begins that its kubelet has not admitted."""
 
 
 @dataclass(frozen=True)
 class SparkPod:
     """The pod of a driver or an executor, as the API server has it.
 
-    `codes` are the exit codes of its containers, and `ended_at` the time, if all have ended.
-    `waits` is why it does not run yet.
+    `container` is the driver's, which alone counts for it. `codes` are the exit codes of what
+    counts, and `ended_at` the time, if all of it has ended. `waits` is why it does not run yet.
     """
 
     name: str
@@ -45,6 +54,8 @@ class SparkPod:
     reason: str
     waits: str
     is_kept: bool
+    never_ran: bool = False
+    container: str | None = None
     kind: str = ""
     ended_at: datetime | None = None
 
@@ -81,12 +92,13 @@ class KubeClient:
             found = self._client.list(Pod, namespace=self.namespace, labels=labels)
             return [_read(each) for each in found]
 
-    def log_lines(self, name: str) -> Iterator[tuple[str, str]]:
+    def log_lines(self, pod: SparkPod) -> Iterator[tuple[str, str]]:
         """Yield the lines of a driver's output, each with its time, while it runs."""
         with _as_os_errors():
             lines = self._client.log(
-                name, namespace=self.namespace, follow=True, timestamps=True, newlines=False
-            )
+                pod.name, namespace=self.namespace, container=pod.container,
+                follow=True, timestamps=True, newlines=False,
+            )  # fmt: skip
             for line in lines:
                 time, _, text = line.partition(" ")
                 yield time, text
@@ -139,7 +151,7 @@ class KubeClient:
             self._client.patch(Secret, secret, change, namespace=self.namespace)
 
 
-def connect(spark: SparkConnection, conf: Mapping[str, str] | None = None) -> KubeClient:
+def connect(spark: SparkConnection) -> KubeClient:
     """Return a client of a connection's cluster, by `KUBECONFIG` or the account of this pod.
 
     ConfigurationError without a login, and without the package `lightkube`.
@@ -153,46 +165,79 @@ def connect(spark: SparkConnection, conf: Mapping[str, str] | None = None) -> Ku
         ) from None
     import httpx
 
+    named = os.environ.get("KUBECONFIG")  # before the account of a pod, as Spark's client has it
     try:
-        config: Any = KubeConfig.from_env().get()
-    except (ConfigError, OSError) as error:
+        config: Any = (KubeConfig.from_file(named) if named else KubeConfig.from_env()).get()
+    except (ConfigError, OSError, yaml.YAMLError, *_MALFORMED) as error:
         raise ConfigurationError(
-            f"no login to Kubernetes: {error}; set KUBECONFIG, or run in a pod with an account"
+            f"no login to Kubernetes: {one_line(error)}; set KUBECONFIG, or run in a pod with an "
+            "account"
         ) from None
     server = spark.master.removeprefix("k8s://")
     config.cluster.server = server if "://" in server else f"https://{server}"
     client = Client(config, timeout=httpx.Timeout(_TIMEOUT), trust_env=False)
-    return KubeClient(client, namespace_of(spark, conf))
+    return KubeClient(client, namespace_of(spark))
 
 
-def namespace_of(spark: SparkConnection, conf: Mapping[str, str] | None = None) -> str:
+def namespace_of(spark: SparkConnection) -> str:
     """Return the namespace of a connection's applications, as Spark has it."""
-    return {**spark.conf, **(conf or {})}.get(_NAMESPACE) or _DEFAULT_NAMESPACE
+    return spark.conf.get(_NAMESPACE) or _DEFAULT_NAMESPACE
 
 
 def _read(found: Any) -> SparkPod:
     status, meta = found.status, found.metadata
-    states = [each.state for each in status.containerStatuses or ()]
+    driver = _drivers_container(found.spec)
+    count = [each.name for each in found.spec.containers if driver in (None, each.name)]
+    states = [each.state for each in status.containerStatuses or () if each.name in count]
     ended = [state.terminated for state in states if state and state.terminated]
     scheduled = [c for c in status.conditions or () if c.type == "PodScheduled"]
     waiting = [state.waiting for state in states if state and state.waiting]
     waits = [f"{each.reason}: {each.message or ''}" for each in waiting]
     waits += [f"{c.reason}: {c.message or ''}" for c in scheduled if c.status == "False"]
-    is_over = bool(states) and len(ended) == len(states) == len(found.spec.containers)
+    is_over = bool(states) and len(ended) == len(states) == len(count)
     codes = tuple(each.exitCode for each in ended) if is_over else None
     times = [each.finishedAt for each in ended if each.finishedAt] if is_over else []
-    if meta.deletionTimestamp and not found.spec.nodeName:  # no node gets it any more
-        codes, times = (_NEVER_RAN,), [meta.deletionTimestamp]
+    reason = ", ".join(each.reason or "" for each in ended)
+    never_ran = _never_ran(found)
+    if never_ran:
+        codes, times = (_NEVER_RAN,), [meta.deletionTimestamp or meta.creationTimestamp]
+        reason = f"{status.reason or 'an init container has failed'}: {status.message or ''}"
     return SparkPod(
         name=meta.name,
         uid=meta.uid,
         phase=status.phase or "Unknown",
         codes=codes,
-        reason=", ".join(each.reason or "" for each in ended),
+        reason=reason.rstrip(": "),
         waits="; ".join(each.rstrip(": ") for each in waits),
         is_kept=FINALIZER in (meta.finalizers or ()),
+        never_ran=never_ran,
+        container=driver,
         kind=(meta.labels or {}).get(KIND, ""),
         ended_at=max(times, default=None),
+    )
+
+
+def _drivers_container(spec: Any) -> str | None:
+    """Return the name of the container that has our variables."""
+    for each in spec.containers:
+        if any(variable.name in kube_pod.FIELDS for variable in each.env or ()):
+            return str(each.name)
+    return None
+
+
+def _never_ran(found: Any) -> bool:
+    """Return whether no container of a pod was started, and none will be."""
+    status, is_deleted = found.status, bool(found.metadata.deletionTimestamp)
+    if is_deleted and not found.spec.nodeName:  # no node gets it any more
+        return True
+    if status.phase != "Failed":
+        return False
+    if not status.containerStatuses:
+        return (status.reason or "").startswith(_REFUSALS)
+    first = [each.state.terminated for each in status.initContainerStatuses or () if each.state]
+    return any(each and each.exitCode for each in first) and all(
+        each.state and each.state.waiting and not each.restartCount
+        for each in status.containerStatuses
     )
 
 
@@ -214,10 +259,14 @@ def _unless_gone() -> Iterator[None]:
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """Raise OSError in the place of an error of the client."""
+    """Raise OSError in the place of an error of the client, PermissionError for a refused login."""
     import httpx
+    from lightkube.core.exceptions import ConfigError
 
     try:
         yield
-    except (_api_error(), httpx.HTTPError, httpx.StreamError) as error:
-        raise OSError(f"Kubernetes: {error or type(error).__name__}") from error
+    except _api_error() as error:
+        kind = PermissionError if error.status.code in (401, 403) else OSError
+        raise kind(f"Kubernetes: {error}") from error
+    except (ConfigError, httpx.HTTPError, httpx.StreamError) as error:
+        raise OSError(f"Kubernetes: {one_line(error) or type(error).__name__}") from error

@@ -88,7 +88,7 @@ def refuse_pods(spark: SparkConnection, kafka: JavaCluster, conf: Mapping[str, s
             "Kubernetes: remove it"
         )
     try:
-        kube_client.connect(spark, conf)
+        kube_client.connect(spark)
     except ConfigurationError as error:
         wrong.append(str(error))
     if wrong:
@@ -103,7 +103,7 @@ class KubeApplication(ApplicationInLake):
     """An application in a pod."""
 
     def run(self) -> None:
-        client = kube_client.connect(self.spark, self.call.conf)
+        client = kube_client.connect(self.spark)
         name = pod_name(self.attempt)
         _tidy(client)
         try:
@@ -140,6 +140,8 @@ class KubeApplication(ApplicationInLake):
             for line in output.shown(_lines(client, pod)):
                 logger.info("%s", line)
             ended = _seen(client, pod)
+            if ended.never_ran:
+                raise StageFailed(f"pod {pod.name} was never started: {ended.reason}")
             if any(ended.codes or ()):  # its pod goes when its executors have ended, too
                 if _OUT_OF_MEMORY in ended.reason:
                     output.causes.append("Container killed by Kubernetes for exceeding memory")
@@ -161,14 +163,16 @@ class KubeApplication(ApplicationInLake):
 
 
 def _tidy(client: KubeClient) -> None:
-    """Let the ended drivers of ingests go whose submitter was killed: nobody asks for their end.
+    """Let drivers go for whose end nobody asks: of ingests whose submitter was killed, and those
+    that never ran.
 
     A submitter that waits has seen it long before. A failure is none of the run.
     """
     before = datetime.now(UTC) - _ABANDONED
     try:
         for pod in client.pods_of(None):
-            if pod.kind == INGEST and pod.is_kept and pod.ended_at and pod.ended_at < before:
+            is_asked_for = pod.kind != INGEST and not pod.never_ran
+            if not is_asked_for and pod.is_kept and pod.ended_at and pod.ended_at < before:
                 client.let_go(pod)
                 client.delete_pod(pod)
     except OSError as error:
@@ -185,7 +189,7 @@ def _lines(client: KubeClient, pod: SparkPod) -> Iterator[str]:
         now = _seen(client, pod)
         if now.phase != "Pending":
             before = seen
-            for moment, line in _output(client, pod.name):
+            for moment, line in _output(client, now):
                 if moment > before:  # else it was in an earlier stream
                     yield line
                 seen = max(seen, moment)
@@ -197,22 +201,26 @@ def _lines(client: KubeClient, pod: SparkPod) -> Iterator[str]:
         time.sleep(_LOOKS_APART)
 
 
-def _output(client: KubeClient, name: str) -> Iterator[tuple[str, str]]:
+def _output(client: KubeClient, pod: SparkPod) -> Iterator[tuple[str, str]]:
     try:
-        yield from client.log_lines(name)
+        yield from client.log_lines(pod)
     except OSError as error:
-        logger.info("%s: its output is not to be had now: %s", name, error)
+        logger.info("%s: its output is not to be had now: %s", pod.name, error)
 
 
 def _seen(client: KubeClient, pod: SparkPod) -> SparkPod:
-    """Return a pod as it is now. StageFailed if it is gone. An outage of the server is waited for.
+    """Return a pod as it is now. An outage of the server is waited for.
 
-    A task may wait as long as its driver runs: without the server nobody could end it.
+    A task may wait as long as its driver runs: without the server nobody could end it. StageFailed
+    if the pod is gone, and if the login is refused for ten minutes.
     """
+    refused_at = time.monotonic() + _ABANDONED.total_seconds()
     while True:
         try:
             now = client.pod(pod.name)
         except OSError as error:
+            if isinstance(error, PermissionError) and time.monotonic() > refused_at:
+                raise StageFailed(f"pod {pod.name} may still run: {error}") from error
             logger.warning("%s; asking again", error)
             time.sleep(_LOOKS_APART)
             continue
@@ -276,7 +284,7 @@ def end_driver(
     try:
         if uid is None:
             if (pod := client.pod(name)) and pod.kind:
-                _ended(client, pod.uid, attempt, 0, let_go)
+                _ended(client, pod.uid, attempt, patience, let_go)
             return Ended()
         why = _ended(client, uid, attempt, patience, let_go)
     except OSError as error:

@@ -250,6 +250,10 @@ SPARK: tuple[Setting, ...] = (
         "spark.submit.deployMode", "client", "by the Spark connection",
         "`deploy-mode` of the Spark connection",
     ),
+    _decided(
+        "spark.kubernetes.namespace", None, "by the Spark connection",
+        "`namespace` of the Spark connection",
+    ),
     _decided("spark.master", None, "by the Spark connection", "`spark.connection`"),
     _decided(
         "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS",

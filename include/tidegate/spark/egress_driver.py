@@ -39,6 +39,7 @@ from tidegate.spark.received_job import receive_job
 from tidegate.spark.row_frame import FileRows
 from tidegate.spark.target_records import LogLost, TooManyUnreadable
 
+_BEGUN = "begun"  # some stores take an empty object for a directory
 MOST_SCANS = 400  # of files, by the tasks that each read one partition
 
 log = logging.getLogger(__name__)
@@ -208,7 +209,7 @@ def write_records(
     )
     shaped = records.add_provenance(rows, job)
     # It outlives this process and its submitter: what is not there was not begun.
-    answers_in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)
+    answers_in_lake(job.mark, rows.sparkSession._jvm).create(SENDING, _BEGUN)
     with note_needed_right("WRITE"):
-        answers.create(SENDING)
+        answers.create(SENDING, _BEGUN)
         return sink.save_records(shaped, options)

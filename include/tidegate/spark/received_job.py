@@ -15,6 +15,7 @@ from tidegate.spark.answers import (
     DRIVER,
     IN_LAKE,
     JOB,
+    WITHDRAWN,
     Answers,
     HadoopAnswers,
     LocalAnswers,
@@ -59,7 +60,7 @@ def receive_job(kind: type[Job], args: tuple[str, ...]) -> tuple[Job, Answers]:
 
 def _taken(answers: LocalAnswers | HadoopAnswers) -> bytes:
     content = answers.take(JOB)
-    if not content:
+    if content == WITHDRAWN:
         raise FileNotFoundError("the job was withdrawn: another attempt does its work")
     return content
 

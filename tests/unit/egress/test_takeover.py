@@ -35,7 +35,7 @@ from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.spark_engine import SparkEngine
 from tidegate.launch.yarn_cluster import end_application
 from tidegate.runs.engine_protocol import Ended, Unknown
-from tidegate.spark.answers import DRIVER, JOB
+from tidegate.spark.answers import DRIVER, JOB, WITHDRAWN
 from tidegate.spark.egress_job import SENDING, EgressJob
 
 ATTEMPT = "5d0c3f7e9b8a4c61a2e4d7f00b916c38"  # no other process has it in its command line
@@ -106,7 +106,7 @@ def test_a_driver_that_has_not_named_itself_never_starts(
     asked = yarn("it is not asked")
     store.create(OWN.directory + JOB, b"encrypted")
     assert end_application(OWN, TAG, store, None) == Ended()
-    assert store.get(OWN.directory + JOB) == b""
+    assert store.get(OWN.directory + JOB) == WITHDRAWN
     assert not store.create(OWN.directory + JOB, b"another")
     assert asked.killed == [TAG]
     asked.away = True
@@ -137,7 +137,7 @@ def test_the_wait_ends(
         f"the YARN application with the tag {TAG} may still run: no answer within 60 s",
         f"attempt {ATTEMPT}: YARN cannot be asked; looking again",
     ]
-    assert store.get(OWN.directory + JOB) == b""
+    assert store.get(OWN.directory + JOB) == WITHDRAWN
 
 
 def claim(sender: Mapping[str, Any]) -> Claim:
@@ -389,5 +389,5 @@ def test_a_release_withdraws_the_job(
     job = Attempt(open_claim.plan_id, 0, open_claim.attempt).directory + JOB
     assert place.get(job) == left
     release_claim(world.spec, flows.store(world.spec), None, "resend", "x", engine=ENGINE, run="r")
-    assert place.get(job) == b""
+    assert place.get(job) == WITHDRAWN
     assert "YARN cannot be asked whether the application with the tag" in caplog.text

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from obstore.exceptions import GenericError
+from obstore.store import MemoryStore
 
 from tidegate.core.locations import find_scheme
+from tidegate.core.source_root import Root
 from tidegate.errors import ConfigurationError, LakeReadOnly, LakeUnavailable
-from tidegate.lake import gcs_buckets
+from tidegate.lake import buckets, gcs_buckets
 from tidegate.lake.gcs_buckets import GoogleStorage
 from tidegate.lake.store_errors import as_lake_errors
 from tidegate.launch.spark_jars import PACKAGES, refuse_missing
@@ -22,6 +24,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(f"GOOGLE_{name}", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
+
+
+def test_a_name_that_no_path_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named: a retry does not mend it."""
+
+    def names(_: object) -> None:
+        raise GenericError('Generic GCS error: invalid path: Path "a//b" contained empty segment')
+
+    monkeypatch.setattr(buckets.obstore, "list", names)
+    with pytest.raises(ConfigurationError, match=r"rename it: .*a//b"):
+        list(GoogleStorage().files(Root.of("gs://bucket/in/*.json"), MemoryStore()))
 
 
 def refused(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:

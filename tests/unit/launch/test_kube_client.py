@@ -1,34 +1,56 @@
 """What a pod says of itself, as Kubernetes' API has it."""
 
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import httpx
 import pytest
+from lightkube.core.exceptions import ApiError, ConfigError
 from lightkube.resources.core_v1 import Pod
 
-from tidegate.launch.kube_client import FINALIZER, SparkPod, _read
+from tidegate.errors import ConfigurationError
+from tidegate.launch.kube_client import FINALIZER, KubeClient, SparkPod, _read, connect
+from tidegate.launch.spark_connection import SparkConnection
+from tidegate.spark import kube_pod
 
 ENDED = {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": "2026-11-29T02:00:00Z"}}
 RUNS = {"running": {"startedAt": "2026-11-29T01:00:00Z"}}
 
 
-def pod(*states: dict[str, Any], node: str | None = "n", **meta: Any) -> SparkPod:
-    """Return a pod of two containers, as it is read."""
-    return _read(
-        Pod.from_dict(
-            {
-                "metadata": {"name": "d", "uid": "u", "finalizers": [FINALIZER], **meta},
-                "spec": {"containers": [{"name": "a"}, {"name": "b"}], "nodeName": node},
-                "status": {
-                    "phase": "Failed",
-                    "containerStatuses": [
-                        {"name": "x", "image": "i", "imageID": "", "ready": False,
-                         "restartCount": 0, "state": state}
-                        for state in states
-                    ],
-                },
-            }
-        )
-    )  # fmt: skip
+WAITS = {"waiting": {"reason": "PodInitializing"}}
+
+
+def pod(
+    *states: dict[str, Any],
+    node: str | None = "n",
+    is_driver: bool = False,
+    status: dict[str, Any] | None = None,
+    **meta: Any,
+) -> SparkPod:
+    """Return a pod of two containers, as it is read. A driver's first one is Spark's."""
+    env = [{"name": name} for name in kube_pod.FIELDS] if is_driver else []
+    containers = [{"name": "a", "env": env}, {"name": "b"}]
+    form = {
+        "metadata": {
+            "name": "d", "uid": "u", "finalizers": [FINALIZER],
+            "creationTimestamp": "2026-11-29T01:00:00Z", **meta,
+        },
+        "spec": {"containers": containers, "nodeName": node},
+        "status": {
+            "phase": "Failed",
+            "containerStatuses": [of_container(*each) for each in zip("ab", states, strict=False)],
+            **(status or {}),
+        },
+    }  # fmt: skip
+    return _read(Pod.from_dict(form))
+
+
+def of_container(name: str, state: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name, "image": "i", "imageID": "", "ready": False, "restartCount": 0,
+        "state": state,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("states", [(), (ENDED,), (ENDED, RUNS), (RUNS, RUNS), (ENDED, {})])
@@ -51,6 +73,63 @@ def test_a_pod_that_no_node_has() -> None:
     assert found.has_ended
     assert any(found.codes or ())
     assert found.ended_at is not None
+
+
+def test_of_a_driver_its_own_container_counts() -> None:
+    """A sidecar that is injected may run on, and has an output of its own."""
+    found = pod(ENDED, RUNS, is_driver=True)
+    assert (found.codes, found.container) == ((3,), "a")
+    assert not pod(RUNS, ENDED, is_driver=True).has_ended
+
+
+@pytest.mark.parametrize("reason", ["OutOfcpu", "NodeAffinity", "UnexpectedAdmissionError"])
+def test_a_pod_that_its_kubelet_refuses(reason: str) -> None:
+    found = pod(status={"reason": reason, "message": "no cores"})
+    assert (found.has_ended, found.never_ran) == (True, True)
+    assert found.reason == f"{reason}: no cores"
+
+
+@pytest.mark.parametrize("reason", [None, "Evicted", "NodeLost", "Terminated"])
+def test_a_failed_pod_without_containers_may_run(reason: str | None) -> None:
+    assert not pod(status={"reason": reason}).has_ended
+
+
+def test_a_pod_whose_init_container_has_failed() -> None:
+    """Its containers wait for ever, and never ran."""
+    first = [of_container("first", ENDED)]
+    found = pod(WAITS, WAITS, status={"initContainerStatuses": first})
+    assert (found.never_ran, found.codes) == (True, (143,))
+    assert not pod(WAITS, RUNS, status={"initContainerStatuses": first}).has_ended
+    pending = {"initContainerStatuses": first, "phase": "Pending"}
+    assert not pod(WAITS, WAITS, status=pending).has_ended
+
+
+@pytest.mark.parametrize("text", ["{}", "clusters: [", "[]", "contexts: x"])
+def test_a_login_that_cannot_be_read(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    with pytest.raises(ConfigurationError, match="no login to Kubernetes"):
+        connect(SparkConnection("s", "k8s://https://127.0.0.1:1", {}))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConfigError("exec plugin has failed"), OSError),
+        (
+            ApiError(response=httpx.Response(401, json={"code": 401, "status": "x"})),
+            PermissionError,
+        ),
+    ],
+)
+def test_errors_of_a_login(error: Exception, kind: type[OSError]) -> None:
+    """An outage of who gives tokens is one, and a login that is refused is told apart."""
+    client = KubeClient(mock.Mock(**{"get.side_effect": error}), "spark")
+    with pytest.raises(kind, match="Kubernetes: "):
+        client.pod("d")
 
 
 def test_why_a_pod_waits() -> None:

@@ -24,7 +24,7 @@ from tidegate.launch.spark_connection import SparkConnection, parse_connection
 from tidegate.launch.submission import Submission
 from tidegate.runs.engine_protocol import Ended, Unknown
 from tidegate.settings.setting import Place
-from tidegate.spark.answers import DRIVER, FAILURE, JOB
+from tidegate.spark.answers import DRIVER, FAILURE, JOB, WITHDRAWN
 
 OWN = Attempt("f00d", 0, "5d0c3f7e9b8a4c61")
 POD = "tidegate-5d0c3f7e9b8a4c61-driver"
@@ -228,7 +228,7 @@ def test_the_proof_of_an_end(
         assert isinstance(found, Unknown)
         assert why in found.why
         assert store.get(OWN.directory + kube_cluster.ENDED) is None
-    assert store.get(OWN.directory + JOB) == b""
+    assert store.get(OWN.directory + JOB) == WITHDRAWN
 
 
 def test_a_living_driver_is_ended(store: LocalStore, kube: ToyKube) -> None:
@@ -291,13 +291,14 @@ def test_jars_of_the_image_are_not_looked_for_here() -> None:
 def test_ended_drivers_of_ingests_are_let_go(
     given: Submission, store: LocalStore, kube: ToyKube
 ) -> None:
-    """When the next application starts. Those of egresses are a proof that somebody waits for, and
-    one that has just ended has a submitter that looks at it.
+    """When the next application starts. Those of egresses that ran are a proof that somebody waits
+    for, and one that has just ended has a submitter that looks at it.
     """
     now = datetime.now(UTC)
     long_ago = now - timedelta(hours=1)
     kube.add("a", 0, kind="ingest", ended_at=long_ago)
     kube.add("b", 137, kind="egress", ended_at=long_ago)
+    kube.add("never", 143, kind="egress", ended_at=long_ago, never_ran=True)
     kube.add("c", kind="ingest")
     kube.add("d", 0, kind="ingest", ended_at=now)
     run(given, store, kube, 0)
@@ -318,6 +319,33 @@ def test_an_outage_behind_the_submission(
         run(given, store, kube)
     assert f"delete {POD}" in kube.done
     assert store.get(OWN.directory + kube_cluster.ENDED) == b"uid-1"
+
+
+def test_a_driver_that_never_ran_is_named(
+    given: Submission, store: LocalStore, kube: ToyKube
+) -> None:
+    with pytest.raises(StageFailed, match="was never started: OutOfcpu: no cores"):
+        run(given, store, kube, 143, never_ran=True, reason="OutOfcpu: no cores")
+    assert kube.pods == {}
+
+
+def test_a_login_that_is_refused_for_ten_minutes(
+    given: Submission, store: LocalStore, kube: ToyKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage is waited for, this is not: the driver cannot be seen any more."""
+    clock = iter(range(0, 10_000, 60))
+    monkeypatch.setattr(kube_cluster.time, "monotonic", lambda: next(clock))
+    pod = kube.add(POD)
+    asked: list[str] = []
+
+    def refuses(name: str) -> None:
+        asked.append(name)
+        raise PermissionError("Kubernetes: Unauthorized")
+
+    monkeypatch.setattr(kube, "pod", refuses)
+    with pytest.raises(StageFailed, match="may still run: Kubernetes: Unauthorized"):
+        kube_cluster._seen(kube, pod)
+    assert len(asked) > 5
 
 
 def test_an_identity_is_known_before_the_start(store: LocalStore, kube: ToyKube) -> None:

@@ -32,7 +32,7 @@ from tidegate.launch.yarn_cluster import (
     left_behind,
     refuse_cluster_mode,
 )
-from tidegate.spark.answers import DRIVER, FAILURE, JOB
+from tidegate.spark.answers import DRIVER, FAILURE, JOB, WITHDRAWN
 from tidegate.spark.job_files import JobFile
 
 CREDENTIALS = "HADOOP_TOKEN_FILE_LOCATION"
@@ -140,7 +140,7 @@ def test_a_job_that_another_process_has_withdrawn_is_not_submitted(
     withdraw_job(OWN, store)
     with pytest.raises(StageFailed, match="withdrawn"):
         sent(given, store)
-    assert store.get(OWN.directory + JOB) == b""
+    assert store.get(OWN.directory + JOB) == WITHDRAWN
 
 
 def test_each_job_has_a_key_of_its_own(given: Submission, store: LocalStore) -> None:

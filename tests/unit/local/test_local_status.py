@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidegate.errors import ConfigurationError, JavaMissing
-from tidegate_local import airflow, stack
+from tidegate_local import airflow, buckets, gcs, stack
 from tidegate_local.home import default_home, default_homes
 from tidegate_local.postgres import Postgres
 
@@ -95,6 +97,24 @@ def test_keys_of_another_s3_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
     env = environment(tmp_path, store=own)
     assert {name: value for name, value in env.items() if name.startswith("AWS_")} == own
     assert airflow.fingerprint(env) != airflow.fingerprint(environment(tmp_path))
+
+
+def test_a_terminal_uses_the_store_of_the_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no other of its kind, whatever its caller has set. Airflow is started again with it."""
+    monkeypatch.setattr(
+        os, "environ", {"GOOGLE_APPLICATION_CREDENTIALS": "/own", "AWS_REGION": "x"}
+    )
+    server = gcs.Server("http://127.0.0.1:9", 1)
+    kind = replace(buckets.KINDS["gcs"], find=lambda _: server)
+    monkeypatch.setattr(buckets, "KINDS", {**buckets.KINDS, "gcs": kind})
+    stack._write(tmp_path, stack.Stack("127.0.0.1:9", "http://127.0.0.1:8", kind.lake, store="gcs"))
+    stack.use_store(tmp_path)
+    assert os.environ == {"AWS_REGION": "x", **server.environment}
+    env = environment(tmp_path, store=server.environment)
+    moved = environment(tmp_path, store=gcs.Server("http://127.0.0.1:7", 1).environment)
+    assert airflow.fingerprint(env) != airflow.fingerprint(moved)
 
 
 def test_a_stack_with_a_bucket_has_a_home_of_its_own(

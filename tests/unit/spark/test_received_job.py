@@ -14,7 +14,7 @@ from pyspark import SparkContext
 
 from tidegate.errors import ConfigurationError
 from tidegate.spark import yarn_container
-from tidegate.spark.answers import DRIVER, FAILURE, JOB, LocalAnswers
+from tidegate.spark.answers import DRIVER, FAILURE, JOB, WITHDRAWN, LocalAnswers
 from tidegate.spark.job_files import JobFile
 from tidegate.spark.received_job import receive_job
 from tidegate.spark.yarn_container import Container
@@ -80,7 +80,7 @@ def test_a_job_in_the_lake_is_decrypted_and_deleted(tmp_path: Path, key: bytes) 
     assert Container.from_json(json.loads(answers.read(DRIVER) or "")) == CONTAINER
 
 
-@pytest.mark.parametrize("left", [None, b""])
+@pytest.mark.parametrize("left", [None, WITHDRAWN])
 def test_a_job_that_was_withdrawn_is_not_done(
     tmp_path: Path, key: bytes, left: bytes | None
 ) -> None:
