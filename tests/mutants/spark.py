@@ -324,7 +324,7 @@ MUTANTS = (
     Mutant(
         "an attempt leaves a mark before its first record",
         "egress_driver.write_records",
-        "    answers_in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)\n",
+        "    answers_in_lake(job.mark, rows.sparkSession._jvm).create(SENDING, _BEGUN)\n",
         "    pass\n",
         "tests/spark/test_egress_resume.py::test_the_application_dies[send.sent]",
     ),

@@ -14,6 +14,7 @@ from support import printed
 from tidegate.cli import main
 from tidegate_local import demo, flights, stack, topic_digest
 from tidegate_local.airflow_api import AirflowApi
+from tidegate_local.home import default_home
 
 DAG, BACK = demo.DAG, demo.BACK
 RANGES = {"demo-1": (0, 77_100), "demo-2": (77_100, 84_194)}
@@ -56,8 +57,8 @@ runs of tidegate__flights
 336,776 rows = 336,776 distinct (partition, offset)
 
 flights and mean departure delay, in minutes, of each carrier, by SQL:
-.venv/bin/tidegate sql flights 'SELECT carrier, count(*) AS flights, avg(dep_delay) AS delay \
-FROM flights GROUP BY carrier ORDER BY flights DESC, carrier'
+TIDEGATE_HOME=%s .venv/bin/tidegate sql flights 'SELECT carrier, count(*) AS flights, \
+avg(dep_delay) AS delay FROM flights GROUP BY carrier ORDER BY flights DESC, carrier'
   UA  58,665  12.1    B6  54,635  13.0    EV  54,173  19.9    DL  48,110   9.3
   OO      32  12.6
 
@@ -201,8 +202,9 @@ RunDemo = Callable[[], tuple[int, str, str]]
 def test_first_and_again(run_demo: RunDemo, airflow: MadeUpAirflow, tmp_path: Path) -> None:
     """Each step with its seconds, then the result; the second time says that nothing is new."""
     addresses, equal = ADDRESSES % tmp_path, EQUAL % (tmp_path, tmp_path)
-    assert run_demo() == (0, FIRST + addresses + equal, "")
-    result = FIRST[FIRST.index("336,776 rows") :]
+    first = FIRST % tmp_path
+    assert run_demo() == (0, first + addresses + equal, "")
+    result = first[first.index("336,776 rows") :]
     assert run_demo() == (0, AGAIN + result + addresses + equal, "")
 
 
@@ -231,7 +233,7 @@ def test_a_lake_that_is_not_the_year(
 ) -> None:
     """The result is printed all the same, then the difference."""
     monkeypatch.setattr(demo, "count_rows", lambda _: (demo.FLIGHTS + 4, demo.FLIGHTS, CARRIERS))
-    result = FIRST.replace("336,776 rows =", "336,780 rows, but")
+    result = (FIRST % tmp_path).replace("336,776 rows =", "336,780 rows, but")
     error = (
         "Difference: /data/[b]/lake holds 336,780 rows, 336,776 distinct (partition, offset), and "
         "not the 336,776 flights: is TIDEGATE_LAKE another lake than before?\n"
@@ -250,7 +252,9 @@ def test_topics_that_differ(
         "something else write to one of them?\n"
     )
     result = (
-        FIRST + ADDRESSES % tmp_path + EQUAL.replace("equal", "NOT equal") % (tmp_path, tmp_path)
+        FIRST % tmp_path
+        + ADDRESSES % tmp_path
+        + EQUAL.replace("equal", "NOT equal") % (tmp_path, tmp_path)
     )
     assert run_demo() == (3, result, error)
 
@@ -271,4 +275,6 @@ interrupted: run it again to go on; what runs is stopped by
 """
     assert (code, out.endswith(last), err) == (130, True, "")
     monkeypatch.delenv("TIDEGATE_HOME")
-    assert demo._command(tmp_path, "down") == ".venv/bin/tidegate local down"
+    assert demo._command(default_home(), "local down") == ".venv/bin/tidegate local down"
+    in_bucket = demo._command(default_home("s3"), "local down")
+    assert in_bucket == f"TIDEGATE_HOME={default_home('s3')} .venv/bin/tidegate local down"

@@ -11,6 +11,7 @@ from obstore.exceptions import BaseError
 
 from support import ingest_world, printed
 from support.toy_engine import submitting
+from tidegate.broker import client_errors
 from tidegate.cli import main, runs
 from tidegate.core.cursor import Watermarks
 from tidegate.core.requests import Backfill
@@ -59,6 +60,7 @@ def command(tmp_path, monkeypatch, capsys):
     kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "nowhere:1"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
     monkeypatch.setattr(runs, "duration", lambda _: "12 s")
+    monkeypatch.setattr(client_errors, "FIRST_LINE_AFTER", 600)  # seconds of a busy machine
     command = Command(world, world.submit(), capsys, monkeypatch)
     monkeypatch.setattr(
         spark_submit, "submit", submitting(lambda *given: command.application(*given))
