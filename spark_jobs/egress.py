@@ -1,4 +1,4 @@
-"""Send the rows of one job file, by an own `spark-submit egress.py JOB_FILE`."""
+"""Send the rows of one job file, by its own `spark-submit egress.py JOB_FILE`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Stage the chunks of one job file, by an own `spark-submit ingest.py JOB_FILE`."""
+"""Stage the chunks of one job file, by its own `spark-submit ingest.py JOB_FILE`."""
 
 import sys
 

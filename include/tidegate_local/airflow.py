@@ -50,19 +50,19 @@ def environment(
     bootstrap: str,
     port: int,
     lake: str,
-    store: Mapping[str, str] | None = None,
+    store_variables: Mapping[str, str] | None = None,
     dags: Path = DAGS,
     plugins: Path = PROJECT / "plugins",
 ) -> dict[str, str]:
     """Return the environment of Airflow's processes and tasks.
 
-    It has the caller's variables, except those of another Airflow, another Spark or, if `store`
-    has the variables of the stack's own, another store.
+    It has the caller's variables, except those of another Airflow, another Spark or, if
+    `store_variables` has those of the stack's own, another store.
     """
     foreign = (
         *("AIRFLOW__", "AIRFLOW_HOME", "AIRFLOW_CONFIG", "SPARK_HOME", "SPARK_CONF_DIR"),
         *("TIDEGATE_AIRFLOW_PORT", "TIDEGATE_KAFKA_PORT", _MARK),
-        *(_STORES if store else ()),
+        *(_STORES if store_variables else ()),
     )
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     keys = _keys(home)
@@ -118,7 +118,7 @@ def environment(
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
         "TIDEGATE_HOME": str(home),
         "TIDEGATE_LAKE": lake,
-        **(store or {}),
+        **(store_variables or {}),
         "PYSPARK_PYTHON": sys.executable,
         "PATH": os.pathsep.join([str(_bin()), inherited.get("PATH", os.defpath)]),
         **proxies.without_loopback(inherited),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tidegate_local import gcs, s3
+from tidegate_local.home import Store
 
 _BUCKET = "tidegate"
 
@@ -37,8 +38,10 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "s3": Kind(f"s3://{_BUCKET}/lake", "AWS_", partial(s3.start, bucket=_BUCKET), s3.find, s3.stop),
-    "gcs": Kind(
+    Store.S3: Kind(
+        f"s3://{_BUCKET}/lake", "AWS_", partial(s3.start, bucket=_BUCKET), s3.find, s3.stop
+    ),
+    Store.GCS: Kind(
         f"gs://{_BUCKET}/lake", "GOOGLE_", partial(gcs.start, bucket=_BUCKET), gcs.find, gcs.stop
     ),
 }

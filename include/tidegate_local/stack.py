@@ -262,7 +262,7 @@ def _start_airflow(
         bootstrap=stack.kafka,
         port=_port_of(stack.airflow),
         lake=stack.lake,
-        store=server.environment if server else {},
+        store_variables=server.environment if server else {},
         dags=dags,
     )
     _migrate(home, database, env, say)

@@ -21,6 +21,5 @@ def demo(
     require_packages()
     from tidegate_local.demo import demo as show
 
-    named = store.value if store else ""
-    home = default_home(named)
-    show(home, say=lambda line: out.print(line, markup=False, soft_wrap=True), store=named)
+    home = default_home(store or "")
+    show(home, say=lambda line: out.print(line, markup=False, soft_wrap=True), store=store or "")

@@ -20,7 +20,7 @@ def read_document(
 ) -> T | None:
     """Return what an object says, or None if it does not exist.
 
-    LakeDamaged if it makes no sense, OtherFormat if its format is not `number`.
+    LakeDamaged if it cannot be read, OtherFormat if its format is not `number`.
     """
     data = store.get(path)
     return None if data is None else _read(data, store.uri(path), read_form, number)

@@ -228,7 +228,7 @@ def _drivers_container(spec: Any) -> str | None:
 def _never_ran(found: Any) -> bool:
     """Return whether no container of a pod was started, and none will be."""
     status, is_deleted = found.status, bool(found.metadata.deletionTimestamp)
-    if is_deleted and not found.spec.nodeName:  # no node gets it any more
+    if is_deleted and not found.spec.nodeName:  # it was never scheduled, and will not be
         return True
     if status.phase != "Failed":
         return False

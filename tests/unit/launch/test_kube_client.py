@@ -1,11 +1,13 @@
 """What a pod says of itself, as Kubernetes' API has it."""
 
+import json
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import httpx
 import pytest
+from lightkube import KubeConfig
 from lightkube.core.exceptions import ApiError, ConfigError
 from lightkube.resources.core_v1 import Pod
 
@@ -113,6 +115,25 @@ def test_a_login_that_cannot_be_read(
     monkeypatch.setenv("KUBECONFIG", str(config))
     with pytest.raises(ConfigurationError, match="no login to Kubernetes"):
         connect(SparkConnection("s", "k8s://https://127.0.0.1:1", {}))
+
+
+def test_a_named_login_comes_before_the_account_of_a_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark's own client has it: both must speak to one cluster as one user."""
+    config = tmp_path / "config"
+    cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    user = {"name": "u", "user": {"token": "named"}}
+    form = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "x"}
+    config.write_text(json.dumps(form))
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.setattr(KubeConfig, "from_env", mock.Mock(side_effect=ConfigError("of the pod")))
+    spark = SparkConnection("s", "k8s://https://127.0.0.1:1", {})
+    assert connect(spark).namespace == "default"
+    monkeypatch.delenv("KUBECONFIG")
+    with pytest.raises(ConfigurationError, match="of the pod"):
+        connect(spark)
 
 
 @pytest.mark.parametrize(

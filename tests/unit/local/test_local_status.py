@@ -94,7 +94,7 @@ def test_keys_of_another_s3_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AWS_SESSION_TOKEN", "elsewhere")
     assert environment(tmp_path)["AWS_SESSION_TOKEN"] == "elsewhere"
     own = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_SECRET_ACCESS_KEY": "key"}
-    env = environment(tmp_path, store=own)
+    env = environment(tmp_path, store_variables=own)
     assert {name: value for name, value in env.items() if name.startswith("AWS_")} == own
     assert airflow.fingerprint(env) != airflow.fingerprint(environment(tmp_path))
 
@@ -112,8 +112,8 @@ def test_a_terminal_uses_the_store_of_the_stack(
     stack._write(tmp_path, stack.Stack("127.0.0.1:9", "http://127.0.0.1:8", kind.lake, store="gcs"))
     stack.use_store(tmp_path)
     assert os.environ == {"AWS_REGION": "x", **server.environment}
-    env = environment(tmp_path, store=server.environment)
-    moved = environment(tmp_path, store=gcs.Server("http://127.0.0.1:7", 1).environment)
+    env = environment(tmp_path, store_variables=server.environment)
+    moved = environment(tmp_path, store_variables=gcs.Server("http://127.0.0.1:7", 1).environment)
     assert airflow.fingerprint(env) != airflow.fingerprint(moved)
 
 
