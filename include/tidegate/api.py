@@ -52,11 +52,16 @@ def files(pipeline: Pipeline) -> list[CommittedFile]:
 
 
 def open_lake(
-    pipeline: Pipeline, topic: str | None = None, *, at: int | datetime | None = None
+    pipeline: Pipeline,
+    topic: str | None = None,
+    *,
+    at: int | datetime | None = None,
+    latest: bool = False,
 ) -> Lake:
     """Return the lake of an ingest pipeline, or one topic of it, read-only, as its ledger is now.
 
-    `at`: as it was after a ledger entry, or the last one written by a time (with a zone). Errors as
+    `at`: as it was after a ledger entry, or the last one written by a time (with a zone). `latest`:
+    its views have the latest row of each key, without those that a tombstone ends. Errors as
     those of `files`; ConfigurationError also if decoded columns of one name have types that do not
     fit together: then give the `topic`; and if files of an earlier state are deleted.
     """
@@ -66,7 +71,7 @@ def open_lake(
     spec = _ingest(pipeline)
     store = flows.store(spec)
     fold = read_existing(store, spec.name) if at is None else as_of(store, spec.name, at)
-    return dataset.Lake(spec.name, store, fold, topic, is_past=at is not None)
+    return dataset.Lake(spec.name, store, fold, topic, is_past=at is not None, latest=latest)
 
 
 def status(pipeline: Pipeline, kafka: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ The snippets that run a pipeline are run by tests/integration/test_python_api.py
 """
 
 import ast
+import dataclasses
 import json
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from support.doc_pages import PROJECT, fenced, page
 from support.kafka_answers import answer
 from tidegate import api
 from tidegate.broker.kafka_cluster import KafkaCluster
-from tidegate.core.entries import Origin
+from tidegate.core.entries import Adoption, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, ConfigurationError
 from tidegate.lake import committing
@@ -148,6 +149,33 @@ def test_a_lake_as_it_was(store: LocalStore) -> None:
         Path(file["path"]).unlink()
     with pytest.raises(ConfigurationError, match=r"1 file of this state of the lake, file://"):
         tidegate.open_lake("p", at=first)
+
+
+def test_the_latest_row_of_each_key(store: LocalStore) -> None:
+    """As views only. A directory does not say which of two topics of a name a row is of."""
+    lake, rows = tidegate.open_lake("p", latest=True), tidegate.open_lake("p")
+    count = 'SELECT count(*), max("offset") FROM '
+    for each, name in ((rows, "latest"), (lake, "latest"), (lake, "lake"), (lake, "p")):
+        assert each.query(count + name)[1] == [(1, 9)]
+    assert rows.query(count + "p")[1] == [(10, 9)]
+    with lake.duckdb() as db, rows.duckdb(db):
+        assert db.execute(count + "latest").fetchall() == [(1, 9)]
+        assert db.execute(count + "p").fetchall() == [(10, 9)]
+    with pytest.raises(ConfigurationError, match="a view of SQL"):
+        lake.dataset()
+    with duckdb.connect() as db:
+        db.execute(lake.view("duckdb"))
+        assert db.execute(count + "p_latest").fetchall() == [(1, 9)]
+    entry, other = Ledger(store, "p"), Origin("t", "id-2", {0: 0}, Adoption("id-t", "new", "me"))
+    entry.append(other, run="r")
+    plan = dataclasses.replace(staged_attempts.plan_of((OffsetRange("t", 0, 0, 3),)))
+    plan = dataclasses.replace(plan, topics={"t": "id-2"})
+    seal = staged_attempts.seal(store, plan)
+    committing.commit(store, staged_attempts.ledger_of(store), plan, seal, run="r")
+    again = tidegate.open_lake("p", latest=True)
+    assert again.query("SELECT DISTINCT topic FROM latest")[1] == [("t",)]
+    with pytest.raises(ConfigurationError, match="was recreated"):
+        again.view("spark")
 
 
 def test_a_lake_without_a_commit(tmp_path: Path) -> None:

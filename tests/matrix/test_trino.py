@@ -50,7 +50,7 @@ def test_a_lake_in_a_bucket(
     producer.flush(30)
     user.run("run", "events")
 
-    made = user.run("view", "events", "--engine", "trino").stdout
+    made = user.run("view", "events", "--engine", "trino", "--latest").stdout
     try:
         with trino.server(tmp_path / "trino", s3, BUCKET) as query:
             query("CREATE SCHEMA hive.default")
@@ -62,8 +62,10 @@ def test_a_lake_in_a_bucket(
                 'SELECT id, city_value, "offset", from_utf8(value), _undecodable IS NULL, topic, '
                 "date_diff('day', window_date, current_date) FROM events ORDER BY \"offset\""
             )
+            latest = query('SELECT "offset" FROM events_latest')
     except matrix.Missing as reason:
         pytest.skip(str(reason))
+    assert latest == [[2]]  # all have one key
     assert [row[:3] for row in seen] == [[7, "New York", 0], [None, None, 1], [1, None, 2]]
     assert [row[4] for row in seen] == [True, False, True]
     assert seen[1][3] == "poison"

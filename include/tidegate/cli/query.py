@@ -42,8 +42,8 @@ def sql(
     query: Annotated[
         str | None,
         typer.Argument(
-            help='SQL of DuckDB; the lake is a view named as the pipeline, or "lake". - reads '
-            "stdin. Without SQL: the columns."
+            help='SQL of DuckDB. The lake is a view named as the pipeline, or "lake". "latest" has '
+            "the latest row of each key. - reads stdin. Without SQL: the columns."
         ),
     ] = None,
     file: Annotated[
@@ -133,11 +133,14 @@ def view(
     topic: Annotated[
         str | None, typer.Option(help="Only its columns, for Spark and Trino.")
     ] = None,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Also NAME_latest: the latest row of each key.")
+    ] = False,
 ) -> None:
     """Print the SQL of a view of the lake, with its typed columns, for another program."""
     import tidegate
 
-    print(tidegate.open_lake(pipeline, topic).view(engine))
+    print(tidegate.open_lake(pipeline, topic, latest=latest).view(engine))
 
 
 @app.command()

@@ -48,35 +48,29 @@ class Lake:
         topic: str | None = None,
         *,
         is_past: bool = False,
+        latest: bool = False,
     ) -> None:
         if topic is not None and topic not in fold.topic_ids:
             near = did_you_mean(topic, fold.topic_ids)
             known = near or f"; there are: {', '.join(fold.topic_ids)}"
             raise ConfigurationError(f"the lake of {name!r} has no topic {topic!r}{known}")
         self.name = name
-        self._store = store
+        self._store, self._latest = store, latest
         self._located = [
             each for each in locate_files(store, fold) if topic is None or each[1].topic == topic
         ]
         if is_past:
             _refuse_deleted(store, [path for _, _, path in self._located])
         topics = sorted({file.topic for _, file, _ in self._located})
+        ids = {fold.live[n].topic_ids[file.topic] for n, file, _ in self._located}
+        self._recreated = len(ids) > len(topics)
         self._fields = decodings.decoded_columns(store, fold, topics)
         self.files = tuple(live_file(store, fold, *each) for each in self._located)
 
     def __repr__(self) -> str:
         return f"Lake({self.name!r}, {counted(len(self.files), 'file')})"
 
-    def dataset(self) -> dataset.FileSystemDataset:
-        """Return the files as a PyArrow dataset with the columns of `SCHEMA`, and the decoded ones
-        in its middle. A column that a file does not have is null there.
-
-        No file is read for that: filters by `topic`, `topic_id` and `window_date` skip whole files,
-        and those by `partition`, `offset` and `timestamp` row groups. On S3 it has the region and
-        the endpoint of the environment, and PyArrow looks up the keys by itself: the same `AWS_*`
-        variables, else a profile or the role of the machine. ConfigurationError for a wrong
-        endpoint. OSError from PyArrow for a store that does not answer.
-        """
+    def _all_rows(self) -> dataset.FileSystemDataset:
         system, root = filesystem(self._store)
         return dataset.FileSystemDataset.from_paths(
             [f"{root}/{path}" for _, _, path in self._located],
@@ -99,8 +93,27 @@ class Lake:
             ],
         )
 
+    def dataset(self) -> dataset.FileSystemDataset:
+        """Return the files as a PyArrow dataset with the columns of `SCHEMA`, and the decoded ones
+        in its middle. A column that a file does not have is null there.
+
+        ConfigurationError if the lake was opened for the latest rows: SQL alone has those.
+
+        No file is read for that: filters by `topic`, `topic_id` and `window_date` skip whole files,
+        and those by `partition`, `offset` and `timestamp` row groups. On S3 it has the region and
+        the endpoint of the environment, and PyArrow looks up the keys by itself: the same `AWS_*`
+        variables, else a profile or the role of the machine. ConfigurationError for a wrong
+        endpoint. OSError from PyArrow for a store that does not answer.
+        """
+        if self._latest:
+            raise ConfigurationError(
+                f"the latest rows of {self.name!r} are a view of SQL: use query() or duckdb()"
+            )
+        return self._all_rows()
+
     def view(self, engine: str) -> str:
-        """Return SQL that creates a view of the directory `data/`, named as the pipeline.
+        """Return SQL that creates a view of the directory `data/`, named as the pipeline. If the
+        lake was opened for the latest rows, also a view `NAME_latest`.
 
         `engine` is `duckdb`, `spark`, or `trino`: a table of its Hive connector. It also shows
         later commits. It may miss a commit that is not placed yet, and shows rows twice while a
@@ -119,42 +132,57 @@ class Lake:
             )
         is_local = isinstance(self._store, LocalStore)
         native = is_local or engine == "spark"  # which has buckets by another scheme
+        if self._latest and self._recreated:
+            raise ConfigurationError(
+                f"a topic of {self.name!r} was recreated, and the directory does not say what row "
+                "is of which; use `tidegate sql`, whose view `latest` knows"
+            )
         root = (self._store.native if native else self._store.uri)(layout.DATA)
         place = root.rstrip("/") + "/"
         by = (*levels, parquet_settings.DEFAULT)[0]
-        return views.view_sql(engine, views.Directory(self.name, place, self._fields, by))
+        of = views.Directory(self.name, place, self._fields, by, self._latest)
+        return views.view_sql(engine, of)
 
     def duckdb(self, connection: Any = None) -> Any:
         """Return a DuckDB connection with a view of the dataset, named as the pipeline.
 
-        By default a new connection to a database in memory, with times in UTC and the view `lake`,
-        too. With a `connection`, that one, so that several lakes can be joined. ConfigurationError
-        without the package `duckdb`.
+        By default a new connection to a database in memory, with times in UTC and the views `lake`
+        and `latest`, too. With a `connection`, that one, so that several lakes can be joined.
+        ConfigurationError without the package `duckdb`.
         """
-        view = self.dataset()
+        names = [self.name]
         if connection is None:
             connection = _duckdb()
             connection.execute("SET TimeZone = 'UTC'")
-            connection.register("lake", view)
-        connection.register(self.name, view)
+            names = ["lake", "latest", self.name]
+        for name, view in self._views(*names).items():
+            _register(connection, name, view)
         return connection
+
+    def _views(self, *names: str) -> dict[str, Any]:
+        """Return the dataset, as a name that no pipeline has, and the SQL of these views of it."""
+        rows = f"{self.name}: all rows"
+        latest = views.latest_rows(views.quote_text(rows), ("topic", "topic_id", "partition"))
+        every = latest if self._latest else f"FROM {views.quote_text(rows)}"
+        named = {name: latest if name == "latest" else every for name in names}
+        return {rows: self._all_rows(), **named, self.name: every}
 
     def query(self, sql: str, *others: Lake) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return the names of the columns and the rows of SQL of DuckDB. Nothing can be written.
 
-        The view of the dataset is named as the pipeline, and `lake`. Those of other lakes are named
-        as their pipelines, so that they can be joined. ConfigurationError for what DuckDB refuses,
-        and without the package `duckdb`.
+        The view of the dataset is named as the pipeline, and `lake`; `latest` has the latest row of
+        each key. The views of other lakes are named as their pipelines, so that they can be joined.
+        ConfigurationError for what DuckDB refuses, and without the package `duckdb`.
         """
-        view = self.dataset()
-        known = {"lake": view, self.name: view}
+        known = self._views("lake", "latest", self.name)
         for each in others:
             if each.name in known:
                 raise ConfigurationError(f"two views would be named {each.name}")
-            known[each.name] = each.dataset()
+            known |= each._views(each.name)
         named = f'\nthe lake is the view lake, or "{self.name}"; words of SQL need quotes: "offset"'
         if others:
-            named = f"\nthere are the views {', '.join(known)}"
+            shown = ["lake", "latest", self.name, *(each.name for each in others)]
+            named = f"\nthere are the views {', '.join(shown)}"
         return run_query(known, sql, hint=named)
 
     def columns(self, *others: Lake) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -180,7 +208,7 @@ def run_query(
         import duckdb
 
         for name, view in views.items():
-            connection.register(name, view)
+            _register(connection, name, view)
         # Neither files nor variables of this process can be read, and no file be written, but in a
         # directory of its own for what does not fit in memory (by default `.tmp` in this one).
         connection.execute(f"SET temp_directory = '{private.replace(chr(39), chr(39) * 2)}'")
@@ -201,6 +229,14 @@ def run_query(
                 lambda found: f"there is no {found[1]}{did_you_mean(found[1], views)}", str(error)
             )
             raise ConfigurationError(f"{text}{hint if unknown else ''}") from None
+
+
+def _register(connection: Any, name: str, view: Any) -> None:
+    """Register a dataset or table, or create the view of an SQL text."""
+    if isinstance(view, str):
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {views.quote_text(name)} AS {view}")
+    else:
+        connection.register(name, view)
 
 
 # DuckDB would offer its own tables.

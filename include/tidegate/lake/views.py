@@ -16,12 +16,14 @@ class Directory:
     """The directory of a lake's data files: the pipeline's name, and a path or a URL with its `/`.
 
     `decoded` are the typed columns, `levels` the columns that the names of directories have.
+    `latest`: a second view, `NAME_latest`, has the latest row of each key.
     """
 
     name: str
     place: str
     decoded: Fields
     levels: Sequence[str]
+    latest: bool = False
 
     @property
     def fields(self) -> Fields:
@@ -34,9 +36,44 @@ class Directory:
         return schema.parse_columns(", ".join(map(parquet_settings.typed_directory, self.levels)))
 
 
+def quote_text(text: str) -> str:
+    return '"{}"'.format(text.replace('"', '""'))
+
+
 def view_sql(engine: str, lake: Directory) -> str:
     """Return the SQL for an engine: `duckdb`, `spark` or `trino`."""
-    return _ENGINES[engine](lake)
+    made = _ENGINES[engine](lake)
+    if not lake.latest:
+        return made
+    create, schema_name, quote = _VIEWS[engine]
+    rows = latest_rows(f"{schema_name}{quote(lake.name)}", ("topic", "partition"), quote)
+    return f"{made}\n{create} {schema_name}{quote(f'{lake.name}_latest')} AS\n{rows};"
+
+
+def latest_rows(rows: str, log: Sequence[str], quote: Callable[[str], str] = quote_text) -> str:
+    """Return the SQL of the latest row of each key, without those that a tombstone ends.
+
+    `rows` is a view, by its quoted name. The columns `log` name the log that an offset is of: a
+    partition of a topic. Offsets of several logs do not compare. A key's log is the one with its
+    newest timestamp, and its latest row has the highest offset there.
+    """
+    offset, timestamp, value = map(quote, ("offset", "timestamp", "value"))
+    logs = ", ".join(map(quote, log))
+    by_key = f"{quote('topic')}, {quote('key')}"
+    same = " AND ".join(f"each.{name} = one.{name}" for name in (*map(quote, log), offset))
+    return (
+        "WITH newest AS (\n"
+        f"  SELECT {by_key}, {', '.join(quote(n) for n in log if n != 'topic')},\n"
+        f"    max({offset}) AS {offset}, max({timestamp}) AS {timestamp}\n"
+        f"  FROM {rows} WHERE {quote('key')} IS NOT NULL GROUP BY {quote('key')}, {logs}\n"
+        "), ranked AS (\n"
+        f"  SELECT {logs}, {offset}, row_number() OVER (\n"
+        f"    PARTITION BY {by_key} ORDER BY {timestamp} DESC, {quote('partition')} DESC\n"
+        "  ) AS place FROM newest\n"
+        ")\n"
+        f"SELECT each.* FROM {rows} AS each JOIN ranked AS one ON {same}\n"
+        f"WHERE one.place = 1 AND each.{value} IS NOT NULL"
+    )
 
 
 def _duckdb(lake: Directory) -> str:
@@ -84,6 +121,12 @@ def _trino(lake: Directory) -> str:
 _ENGINES: Mapping[str, Callable[[Directory], str]] = {
     "duckdb": _duckdb, "spark": _spark, "trino": _trino,
 }  # fmt: skip
+_VIEWS: Mapping[str, tuple[str, str, Callable[[str], str]]] = {
+    "duckdb": ("CREATE OR REPLACE VIEW", "", quote_text),
+    "spark": ("CREATE OR REPLACE TEMPORARY VIEW", "", schema.quote_name),
+    "trino": ("CREATE OR REPLACE VIEW", "hive.default.", quote_text),
+}
+"""How an engine creates a view of a view, and its way to quote names."""
 _TRINO = {
     "int": "INTEGER", "float": "REAL", "string": "VARCHAR", "binary": "VARBINARY",
     "timestamp": "TIMESTAMP(6)", "timestamp_ntz": "TIMESTAMP(6)",
@@ -98,10 +141,6 @@ def _trino_type(kind: Type) -> str:
     if inner:
         return f"{kind.name.upper()}({', '.join(inner)})"
     return _TRINO.get(kind.name, str(kind))
-
-
-def quote_text(text: str) -> str:
-    return '"{}"'.format(text.replace('"', '""'))
 
 
 def _text(text: str) -> str:

@@ -84,7 +84,10 @@ def test_without_sql_the_columns_are_listed(tidegate: Tidegate) -> None:
     [
         (("orders", "SELECT 1 FROM ordrs"), "there is no ordrs; did you mean 'orders'?"),
         (("orders", "SELECT 1 FROM nothing"), 'the lake is the view lake, or "orders"'),
-        (("orders", "--with", "refunds", "SELECT 1 FROM x"), "the views lake, orders, refunds"),
+        (
+            ("orders", "--with", "refunds", "SELECT 1 FROM x"),
+            "the views lake, latest, orders, refunds",
+        ),
         (("orders", "SELECT 1", "--file", "a.sql"), "give SQL or --file, not both"),
         (("orders", "--file", "a.sql"), "a.sql: [Errno 2]"),
         (("orders", "--with", "orders", "SELECT 1"), "two views would be named orders"),
