@@ -7,7 +7,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-faults test-kubernetes test-matrix test-mutants fuzz lint format docs dist sbom lock constraints bench bench-against clean
+.PHONY: help setup demo test test-unit test-slow test-faults test-kubernetes test-matrix test-mutants fuzz lint format docs dist sbom lock jars-own constraints bench bench-against clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ lock: ## pin the packages of pyproject.toml, with hashes: requirements.txt, and 
 	@$(COMPILE) --extra local --extra kubernetes --extra msk --group dev -o requirements.txt
 	@$(COMPILE) --extra local --group build $(NOT_IN_IMAGE:%=--no-emit-package %) \
 	  --constraint requirements.txt -o $(IMAGE)
+
+jars-own: setup ## compile Tidegate's own Java class into its jar; needs a JDK
+	@$(BIN)/python tests/tools/own_jar.py
 
 constraints: setup ## choose versions for each Airflow that is supported: docs/constraints
 	@for airflow in 3.1 3.2 3.3; do \

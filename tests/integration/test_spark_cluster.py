@@ -144,7 +144,9 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
 def test_csv_is_read_by_any_python_of_the_workers(
     spark: Cluster, broker: Broker, tmp_path: Path
 ) -> None:
-    """Executors make records of CSV with a Python that has no package but Spark's own."""
+    """Executors make records of CSV with a Python that has no package but Spark's own, and with
+    timestamps that the rows say.
+    """
     connection = {
         "conn_type": "spark",
         "host": spark.master,
@@ -159,13 +161,16 @@ def test_csv_is_read_by_any_python_of_the_workers(
         "format": "csv",
         "columns": "id STRING, text STRING",
     }
-    columns = {"key": "id", "value": "text", "partition": "0"}
+    columns = {"key": "id", "value": "text", "partition": "0", "timestamp": "bigint(id)"}
     target = {"topic": "from-csv", "partitions": 1}
+    target |= {"timestamps": "source", "accept_expiry": True}
     terminal.egress("csv", source=source, columns=columns, target=target)
     report = terminal.json("run", "csv")
     assert (report["rows"], report["duplicates"]) == (2, 0)
     found = topic_reader.read(broker.bootstrap, "from-csv")
-    assert [(each.key, each.value) for each in found] == [(b"1", b"two\r\nlines"), (b"2", b"")]
+    assert [(each.key, each.value, each.timestamp) for each in found] == [
+        (b"1", b"two\r\nlines", 1), (b"2", b"", 2),
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

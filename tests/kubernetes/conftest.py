@@ -25,6 +25,7 @@ def home(request: pytest.FixtureRequest) -> Iterator[Path]:
     found.mkdir(mode=0o777)
     found.chmod(0o777)
     yield found
+    kube_user.delete_pods()
     shutil.rmtree(found)
 
 

@@ -18,18 +18,20 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 
 def test_there_and_back(terminal: Terminal, broker: Broker) -> None:
-    """An ingest, an egress of its lake and a replay: each record once."""
+    """An ingest, an egress of its lake and a replay: each record once, with its timestamp."""
     topic = f"there-{Path(terminal.home).name}"
     topic_records.numbers(broker.bootstrap, topic, 2_000, partitions=2)
     terminal.pipeline("p", [topic], max_records=1_500)
     report = terminal.json("run", "p")
     assert report["rows"] == 2_000
     assert terminal.json("verify", "p", "--against-kafka")["differences"] == 0
-    target = {"topic": f"{topic}-back", "partitions": 2}
+    target = {"topic": f"{topic}-back", "partitions": 2, "timestamps": "source"}
     terminal.egress("back", source={"lake": "p"}, target=target)
     assert terminal.json("run", "back")["rows"] == 2_000
-    sent = Counter(each.value for each in topic_reader.read(broker.bootstrap, f"{topic}-back"))
-    wanted = Counter(each.value for each in topic_reader.read(broker.bootstrap, topic))
+    sent, wanted = (
+        Counter((each.value, each.timestamp) for each in topic_reader.read(broker.bootstrap, name))
+        for name in (f"{topic}-back", topic)
+    )
     assert sent == wanted
     terminal.run("replay", "p", "--replay-id", "again", "--start", "0")
     assert terminal.json("verify", "p", "--against-kafka")["differences"] == 0

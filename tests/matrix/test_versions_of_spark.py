@@ -20,8 +20,14 @@ from tidegate_local.kafka import Broker
 pytestmark = pytest.mark.matrix
 
 RECORDS = 3_000
-LARGE = {"max.message.bytes": "2000000"}
+ANY = {
+    "max.message.bytes": "2000000",
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+    "retention.ms": "-1",
+}
+KEPT = {"timestamps": "source"}
 COLUMNS = {
+    "timestamp": "timestamp",
     "key": "key",
     "value": "if(value is null, null, concat(value, x''))",
     "headers": "transform(headers, h -> named_struct('key', h.key, 'value', h.value))",
@@ -54,19 +60,21 @@ def test_both_ways(
     assert terminal.json("run", "in")["rows"] == rows
     oracle_client.agree(broker.bootstrap, terminal.lake, "in", [f"{incoming}-in"])
 
+    # Those without a time are kept back.
     sent = content(broker, f"{incoming}-in")
+    timed = +Counter({each: each[0] >= 0 and n for each, n in sent.items()})
     for name, source in (
-        ("lake", {"source": {"lake": "in"}}),
+        ("lake", {"source": {"lake": "in"}, "on_bad_row": "quarantine"}),
         ("files", {"source": {"path": str(terminal.lake), "format": "parquet"},
-                   "columns": COLUMNS, "tombstones": True}),
+                   "columns": COLUMNS, "tombstones": True, "on_bad_row": "quarantine"}),
     ):  # fmt: skip
-        target = topic(partitions=topic_records.PARTITIONS, config=LARGE)
+        target = topic(partitions=topic_records.PARTITIONS, config=ANY)
         if name == "files":
             (data,) = terminal.lake.glob("**/data")
             source["source"]["path"] = f"{data}/"
-        terminal.egress(name, **source, target={"topic": target})
-        assert terminal.json("run", name)["rows"] == rows
-        assert content(broker, target) == sent
+        terminal.egress(name, **source, target={"topic": target, **KEPT})
+        assert terminal.json("run", name)["rows"] == timed.total()
+        assert content(broker, target) == timed
         assert terminal.json("verify", name, "--against-kafka")["differences"] == 0
 
     if row.spark < "4":
@@ -100,7 +108,7 @@ def test_both_ways(
     )
 
 
-def content(broker: Broker, topic: str) -> Counter[object]:
-    """Count the records that are committed, by what they hold."""
+def content(broker: Broker, topic: str) -> Counter[tuple[int, object]]:
+    """Count the records that are committed, by their timestamps and what they hold."""
     found = topic_reader.read(broker.bootstrap, topic, isolation="read_committed")
-    return Counter(each.content for each in found)
+    return Counter((each.timestamp, each.content) for each in found)

@@ -21,6 +21,7 @@ from mutants import (
     runs,
     settings,
     spark,
+    times_and_keys,
     yarn,
 )
 
@@ -43,6 +44,7 @@ MUTANTS = tuple(
         partitions,
         commands,
         orchestration,
+        times_and_keys,
         yarn,
     )
     for mutant in module.MUTANTS

@@ -276,7 +276,7 @@ MUTANTS = (
     Mutant(
         "duplicates that come later",
         "egress.verify.verify",
-        "            _count_later(target, {n: fold.live[n] for n in names}, names, findings)\n",
+        "            _count_later(target, {n: fold.live[n] for n in known}, known, findings)\n",
         "",
         "tests/unit/egress/test_egress_verify.py::test_duplicates_that_come_later_are_found",
     ),

@@ -1,5 +1,6 @@
 """A user whose Spark connection is a Kubernetes, in a network namespace of its own."""
 
+import contextlib
 import json
 import os
 import signal
@@ -64,6 +65,15 @@ def kubectl(*arguments: str) -> str:
 def objects(kind: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(kubectl("get", kind, "-o", "json"))["items"]
     return found
+
+
+def delete_pods() -> None:
+    """Delete what a test has left: also a driver whose outcome no run has recorded."""
+    for each in objects("pods"):
+        name = each["metadata"]["name"]
+        with contextlib.suppress(subprocess.CalledProcessError):  # it is gone meanwhile
+            kubectl("patch", "pod", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+            kubectl("delete", "pod", name, "--grace-period=1")
 
 
 def drivers() -> list[dict[str, Any]]:

@@ -116,6 +116,8 @@ class ToyTarget:
     producer_settings: dict[str, str] = field(default_factory=dict)
     reading_options: dict[str, str] = field(default_factory=dict)
     partitions: int | None = None
+    timestamps: str = "sent"
+    accept_expiry: bool = False
     key_of_producer: str = "producer"
 
     @property

@@ -87,7 +87,8 @@ def test_what_it_contains(wheel: Path) -> None:
         str(path.relative_to(package))
         for top in ("tidegate", "tidegate_local", "tidegate_check")
         for path in (package / top).rglob("*")
-        if path.suffix in (".py", ".pyi", ".lock", ".html", ".css", ".js", ".sh", ".typed")
+        if path.suffix
+        in (".py", ".pyi", ".lock", ".java", ".jar", ".html", ".css", ".js", ".sh", ".typed")
         and path.name != "image.lock"  # read by the Dockerfile alone
     }
     docs = PROJECT / "docs"

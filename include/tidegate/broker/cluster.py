@@ -198,7 +198,8 @@ class Cluster:
         return {name: set(topic["authorized_operations"]) for name, topic in described.items()}
 
     def configs(self, topics: Iterable[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the named settings of topics; those without DESCRIBE_CONFIGS are missing.
+        """Return the named settings of topics, those that their brokers know. Topics without
+        DESCRIBE_CONFIGS are missing.
 
         kafka-python passes over the broker's refusal, and returns no settings of such a topic.
         """
@@ -206,9 +207,9 @@ class Cluster:
         with self.request("DESCRIBE_CONFIGS on the topics"):
             answer = self.admin.describe_configs(asked, config_filter="all").get("topic", {})
         return {
-            topic: {name: config[name]["value"] for name in names}
+            topic: {name: config[name]["value"] for name in names if name in config}
             for topic, config in answer.items()
-            if config.keys() >= set(names)
+            if config
         }
 
     def auto_creates(self) -> bool | None:

@@ -10,12 +10,18 @@ from kafka import errors as kafka_errors
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, topic_id
-from tidegate.core.cluster_answers import TargetState, TargetSurvey
+from tidegate.core.cluster_answers import TargetState, TargetSurvey, TimeLimits
 from tidegate.errors import BrokerError, NotAuthorised, UnknownTopic
 
 _NEEDED = ("READ", "WRITE", "DESCRIBE_CONFIGS")
-_CONFIGS = ("max.message.bytes", "cleanup.policy", "compression.type")
+_CONFIGS = (
+    "max.message.bytes", "cleanup.policy", "compression.type", "retention.ms",
+    "message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms",
+    "message.timestamp.difference.max.ms",
+)  # fmt: skip
 _DEFAULT_LARGEST = 1_048_588
+_DIRECTIONS = ("before", "after", "difference")
+_NO_LIMIT = 2**63 - 1  # Kafka's default
 
 
 def survey_target(
@@ -63,6 +69,8 @@ def survey_target(
                 int(config.get("max.message.bytes") or _DEFAULT_LARGEST),
                 _is_compacted(config),
                 config.get("compression.type") or "producer",
+                config.get("message.timestamp.type") == "LogAppendTime",
+                _time_limits(config),
             )
         return TargetSurvey(cluster.id(), states)
 
@@ -102,6 +110,21 @@ def _refuse_forbidden(settings: KafkaSettings, described: Mapping[str, Mapping[s
             " for reading back what came, DESCRIBE_CONFIGS for the largest record",
             operations=forbidden,
         )
+
+
+def _time_limits(config: Mapping[str, str]) -> TimeLimits:
+    """Return what a topic takes. Brokers before Kafka 3.6 have one limit for both directions."""
+    known = {name: int(value) for name, value in config.items() if name.endswith(".ms") and value}
+    given = (known.get(f"message.timestamp.{name}.max.ms") for name in _DIRECTIONS)
+    before, after, both = (
+        each if each is not None and each < _NO_LIMIT else None for each in given
+    )
+    kept = known.get("retention.ms", -1)
+    return TimeLimits(
+        min((each for each in (before, both) if each is not None), default=None),
+        min((each for each in (after, both) if each is not None), default=None),
+        kept if kept >= 0 and "delete" in config.get("cleanup.policy", "delete") else None,
+    )
 
 
 def _is_compacted(config: Mapping[str, str]) -> bool:

@@ -95,13 +95,26 @@ class Survey:
         )
 
 
+class TimeLimits(NamedTuple):
+    """How far a record's timestamp may be `before` and `after` the broker's clock, and for how long
+    after it a record is retained. In milliseconds, None without a limit.
+    """
+
+    before: int | None = None
+    after: int | None = None
+    retention: int | None = None
+
+
+NO_LIMITS = TimeLimits()
+
+
 @dataclass(frozen=True)
 class TargetState:
     """One topic: `ends` are high watermarks, `largest` the most bytes of a batch.
 
     In a `compacted` topic an older record of a key may be removed at any time. `topic_id` is empty
     if the topic does not exist yet. `compression` is the codec that brokers store records with.
-    `producer`: the producer's.
+    `producer`: the producer's. `sets_time`: brokers replace the timestamps of records.
     """
 
     topic_id: str
@@ -109,6 +122,8 @@ class TargetState:
     largest: int
     compacted: bool
     compression: str = "producer"
+    sets_time: bool = False
+    times: TimeLimits = NO_LIMITS
 
     @property
     def partitions(self) -> int:

@@ -2,7 +2,7 @@
 
 `tidegate: <plan>:<index>:<row>:<timestamp>`, as text. `index` is the place of the row's file in the
 plan's list of names, from 0; `row` its number in there, from 0, or its offset in a lake;
-`timestamp` that of a lake's record, in ms since the epoch, else empty.
+`timestamp` that of a lake's record or of `columns.timestamp`, in ms since the epoch, else empty.
 """
 
 from __future__ import annotations

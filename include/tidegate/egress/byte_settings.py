@@ -14,8 +14,8 @@ from tidegate.runs.spec_protocol import EgressSpec, SourceSpec
 from tidegate.spark.egress_job import WHOLE
 
 # The default columns of a record, by source.
-_LAKE_COLUMNS = {"key": "key", "value": "value", "headers": "headers", "partition": "partition"}
-_FILE_COLUMNS = {"key": "null", "headers": "null", "partition": "null"}
+_LAKE_COLUMNS = {name: name for name in ("key", "value", "headers", "partition", "timestamp")}
+_FILE_COLUMNS = {"key": "null", "headers": "null", "partition": "null", "timestamp": "null"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,8 @@ class SourceSettings(Document):
 class RecordSettings(Document):
     """The settings that determine the records and their order.
 
+    `timestamps`: `source` if a record has the timestamp of its row, `sent` if that of sending.
+
     `columns` are SQL expressions by column of the record. `header` is the name of the header that
     says which row a record is of.
     """
@@ -48,6 +50,7 @@ class RecordSettings(Document):
     order_by: tuple[str, ...]
     order: str
     header: str
+    timestamps: str
     tombstones: bool
     on_bad_row: str
 
@@ -80,6 +83,7 @@ def record_settings(spec: EgressSpec) -> RecordSettings:
         order_by=tuple(spec.order_by),
         order=spec.order,
         header=HEADER,
+        timestamps=spec.target.timestamps,
         tombstones=spec.sends_tombstones,
         on_bad_row=spec.on_bad_row,
     )
@@ -110,5 +114,6 @@ def judge_digest(settings: Mapping[str, Any], spec: EgressSpec) -> str:
         **settings,
         "producer": dict(spec.target.producer_settings),
         "topics": list(spec.target.names),
+        "accept_expiry": spec.target.accept_expiry,
     }
     return canonical.digest(canonical.encode(form))[:16]

@@ -96,6 +96,9 @@ def job_of(
                 min(state.largest, producer_settings.largest_record(producer) or state.largest),
                 state.compacted,
                 state.compression,
+                state.times._replace(retention=None)
+                if run.spec.target.accept_expiry
+                else state.times,
             )
             for topic, state in target.topics.items()
         },
@@ -108,4 +111,5 @@ def job_of(
         resumed=has_begun(opened, plan),
         proof=run.spec.proof,
         mark=opened.store.native(own.directory),
+        keeps_time=settings.timestamps == "source",
     )

@@ -189,6 +189,7 @@ def draft_plan(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backl
     )
     if planned.has_work:
         refuse_unordered(planned, target)
+        refuse_other_times(planned, target)
     return planned, backlog
 
 
@@ -204,6 +205,18 @@ def refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
             "record of a key; rows of files have no order, so which one is the last is left to "
             "chance: give order_by. Nothing was sent",
             topics=compacted,
+        )
+
+
+def refuse_other_times(plan: Plan, target: TargetSurvey) -> None:
+    """Raise ConfigurationError if brokers would replace the timestamps that a plan keeps."""
+    wrong = sorted(topic for topic, state in target.topics.items() if state.sets_time)
+    if wrong and settings_of_plan(plan).timestamps == "source":
+        raise ConfigurationError(
+            f"pipeline {plan.pipeline!r}: target.timestamps: source: {', '.join(wrong)} has "
+            "message.timestamp.type=LogAppendTime, and gives records its own; set CreateTime "
+            "there, or timestamps: sent. Nothing was sent",
+            topics=wrong,
         )
 
 

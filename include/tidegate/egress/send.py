@@ -28,6 +28,7 @@ from tidegate.egress.lake_source import (
 from tidegate.egress.planning import (
     living_plan,
     plan,
+    refuse_other_times,
     refuse_unordered,
     root_of,
     survey_planned_target,
@@ -112,6 +113,7 @@ def _send(opened: OpenRun[EgressRun], planned: Plan) -> Delivery | None:
     target = check_same_target(run, planned)
     refuse_contradictions(run.spec, run.kafka)
     refuse_unordered(planned, target)
+    refuse_other_times(planned, target)
     rows = rows_of(planned, lake)
     with run.senders.holding() as attempt:
         claim = claims.claim(opened, planned, target, attempt)

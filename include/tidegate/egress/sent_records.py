@@ -40,14 +40,25 @@ def own_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
 
 
 def digest_record(
-    file: str, row: int, topic: str, key: bytes | None, value: bytes | None, headers: Headers
+    file: str,
+    row: int,
+    topic: str,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    timestamp: int | None = None,
 ) -> int:
-    """Return the digest of a row by its record and its own headers: see `core.row_digest`."""
+    """Return the digest of a row by its record and its own headers: see `core.row_digest`.
+
+    `timestamp` in milliseconds, if records keep that of their row.
+    """
     pairs = list(headers)
     parts = [file.encode(), struct.pack("<q", row), topic.encode(), *_optional(key)]
     parts += [*_optional(value), struct.pack("<i", len(pairs))]
     for name, content in pairs:
         parts += [name.encode()] if content is None else [name.encode(), content]
+    if timestamp is not None:
+        parts.append(struct.pack("<q", timestamp))
     digest = _SEED
     for part in parts:
         digest = xxhash.xxh64_intdigest(part, digest)

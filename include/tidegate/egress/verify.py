@@ -12,7 +12,9 @@ from tidegate.core import provenance, row_digest
 from tidegate.core.cluster_answers import Reader, Survey
 from tidegate.core.entries import Commit, Receipt
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
+from tidegate.egress.byte_settings import settings_of_plan
 from tidegate.egress.lake_source import window_of
 from tidegate.egress.sent_records import (
     ISOLATION,
@@ -70,7 +72,7 @@ def verify(spec: EgressSpec, store: Store, kafka: Kafka | None, say: Say) -> Ver
     has no leader.
     """
     findings = Findings()
-    names: dict[int, Sequence[str]] = {}
+    known: dict[int, Plan] = {}
     fold, _ = audit.read_ledger(store, spec.name, findings.add)
     # Rows were sent to these topics. The pipeline may name others today.
     topics = sorted({r.topic for commit in fold.live.values() for r in commit.receipts})
@@ -90,15 +92,15 @@ def verify(spec: EgressSpec, store: Store, kafka: Kafka | None, say: Say) -> Ver
                     f"{counted(rows, 'row')} in the files, receipts for {sent:,}", commit=n
                 )
             _check_accounts(n, commit, files, findings)
-            if target and (known := _names(store, n, commit, findings)) is not None:
-                names[n] = known
-                found = _compare(target, n, commit, known, files)
+            if target and (plan := _plan(store, n, commit, findings)):
+                known[n] = plan
+                found = _compare(target, n, commit, plan, files)
                 if found.found and target.has_changed():
-                    found = _compare(target, n, commit, known, files)
+                    found = _compare(target, n, commit, plan, files)
                 findings.include(found)
         if target:
             say("searching the rest of the target for duplicates")
-            _count_later(target, {n: fold.live[n] for n in names}, names, findings)
+            _count_later(target, {n: fold.live[n] for n in known}, known, findings)
     return findings.conclude(spec.name, against_kafka=kafka is not None)
 
 
@@ -123,13 +125,17 @@ def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> Files
         return None
 
 
-def _names(store: Store, n: int, commit: Commit, findings: Findings) -> Sequence[str] | None:
-    """Return what the indexes of a commit's records stand for. None if its plan is damaged."""
+def _plan(store: Store, n: int, commit: Commit, findings: Findings) -> Plan | None:
+    """Return the plan of a commit. None if it is damaged."""
     try:
-        plan = plans.load_plan(store, commit.plan_id)
+        return plans.load_plan(store, commit.plan_id)
     except LakeDamaged as error:
         findings.add(str(error), commit=n)
         return None
+
+
+def _names(plan: Plan) -> Sequence[str]:
+    """Return what the indexes of a plan's records stand for."""
     return provenance.provenance_names(plan.files, window_of(plan), plan.topics)
 
 
@@ -146,14 +152,10 @@ def _check_accounts(n: int, commit: Commit, files: Files, findings: Findings) ->
                 )  # fmt: skip
 
 
-def _compare(
-    target: _Target, n: int, commit: Commit, names: Sequence[str], files: Files
-) -> Findings:
-    """Compare each row of a commit with its record, within the ranges of its receipts.
-
-    `names` are those of its plan's indexes.
-    """
-    findings = Findings()
+def _compare(target: _Target, n: int, commit: Commit, plan: Plan, files: Files) -> Findings:
+    """Compare each row of a commit with its record, within the ranges of its receipts."""
+    findings, names = Findings(), _names(plan)
+    keeps_time = settings_of_plan(plan).timestamps == "source"
     retained = {receipt: target.retained(receipt) for receipt in commit.receipts}
     has_expired = any(r.start > receipt.before for receipt, r in retained.items())
     first_digests: defaultdict[str, dict[int, int]] = defaultdict(dict)  # file → row → digest
@@ -165,8 +167,9 @@ def _compare(
         r = retained[receipt]
         for file, row, record in records_of(target.read, r, commit.plan_id, names):
             digest = digest_record(
-                file, row, receipt.topic, record.key, record.value, own_headers(record.headers)
-            )
+                file, row, receipt.topic, record.key, record.value, own_headers(record.headers),
+                record.timestamp if keeps_time else None,
+            )  # fmt: skip
             if row not in first_digests[file]:
                 first_digests[file][row] = digest
                 once += 1
@@ -215,14 +218,15 @@ def _compare(
 def _count_later(
     target: _Target,
     commits: Mapping[int, Commit],
-    names: Mapping[int, Sequence[str]],
+    plans_of: Mapping[int, Plan],
     findings: Findings,
 ) -> None:
-    """Find records of committed plans after their receipts' ends. `names` are of their indexes.
+    """Find records of committed plans after their receipts' ends.
 
     All rows of a plan were in the target at the read-back, so its later records are duplicates,
     from a sender that was wrongly taken for dead.
     """
+    names = {n: _names(plan) for n, plan in plans_of.items()}
     for topic, partitions in target.seen.watermarks.items():
         # By plan: its commit, and its end in each partition. Added partitions began at 0.
         ends: dict[str, tuple[int, dict[int, int]]] = {}

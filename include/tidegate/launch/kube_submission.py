@@ -13,7 +13,7 @@ import yaml
 from tidegate.errors import ConfigurationError
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store_protocol import Store
-from tidegate.launch import kube_client
+from tidegate.launch import kube_client, spark_jars
 from tidegate.launch.job_in_lake import OF_THIS_MACHINE, PYTHON
 from tidegate.launch.kube_client import ATTEMPT, EXECUTOR, FINALIZER, KIND
 from tidegate.launch.spark_connection import SparkConnection
@@ -23,6 +23,7 @@ from tidegate.spark.answers import IN_LAKE
 
 _TEMPLATE = "spark.kubernetes.driver.podTemplateFile"
 _CONTAINER = "spark.kubernetes.driver.podTemplateContainerName"
+_OWN_JAR = str(spark_jars.TIMESTAMPS)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")  # with ours at most 63 characters
 
 
@@ -74,6 +75,7 @@ def make_driver_call(
     return replace(
         given,
         application=f"{local}/{Path(given.application).name}",
+        jars=tuple(f"{local}/{Path(j).name}" if j == _OWN_JAR else j for j in given.jars),
         args=(IN_LAKE, store.native(attempt.directory)),
         conf={
             **given.conf,
@@ -100,7 +102,8 @@ def make_driver_call(
 def _code(call: Submission) -> dict[str, bytes]:
     """Return the files of this machine that driver and executors need."""
     modules = [Path(each) for each in call.conf.get(MODULES, "").split(",") if each[:1] == "/"]
-    return {path.name: path.read_bytes() for path in (Path(call.application), *modules)}
+    own = [Path(_OWN_JAR)] if _OWN_JAR in call.jars else []
+    return {path.name: path.read_bytes() for path in (Path(call.application), *modules, *own)}
 
 
 def _template(conf: Mapping[str, str]) -> dict[str, Any]:

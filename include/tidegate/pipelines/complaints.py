@@ -54,8 +54,6 @@ _OTHERS = {
     "model": "must be a mapping, for example {example}",
 }
 _ELSEWHERE = {
-    "columns.timestamp": "Spark's sink has no timestamp column (up to 4.0): Kafka stamps a record "
-    "when it is sent; the header tidegate has that of a lake's record",
     "mode": "records are appended, as Kafka has nothing else",
     "target.mode": "records are appended, as Kafka has nothing else",
     "schema": "Spark's Kafka source has columns of its own; those of an egress's files are "

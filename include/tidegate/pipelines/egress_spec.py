@@ -98,13 +98,16 @@ class Target(Strict):
     """Where rows are sent: one topic, or the one of `topics` that the row names.
 
     A missing topic is created only if `partitions` is given. `options` are those of Spark's sink,
-    `producer` is their short form, without `kafka.`.
+    `producer` is their short form, without `kafka.`. `timestamps`: records get the time of sending,
+    or that of their row. `accept_expiry`: also rows that the topic's retention deletes at once.
     """
 
     kafka: str = "kafka_default"
     topic: TopicName | None = None
     topics: Annotated[TopicNames, Field(min_length=1)] | None = None
     partitions: Count | None = None
+    timestamps: Literal["sent", "source"] = "sent"
+    accept_expiry: bool = False
     producer: dict[str, Scalar] = Field(default_factory=dict)
     options: dict[str, Scalar] = Field(default_factory=dict)
 
@@ -207,6 +210,7 @@ class Columns(Strict):
     headers: Sql | None = None
     partition: SqlOfPartition | None = None
     topic: Sql | None = None
+    timestamp: Sql | None = None
 
 
 class Egress(Strict):
@@ -244,6 +248,15 @@ class Egress(Strict):
                 )
             case "columns" if target and target.topics and not value.topic:
                 return "columns.topic", "missing: target.topics needs it to choose by"
+            case "columns" if target and value.timestamp and target.timestamps == "sent":
+                return "columns.timestamp", "not used: give target.timestamps: source"
+            case "columns" if (
+                target and target.timestamps == "source" and source and source.path
+            ) and not value.timestamp:
+                return (
+                    "columns.timestamp",
+                    "missing: target.timestamps: source needs it for files",
+                )
             case "columns" if source and LINE in dict(value).values():
                 if not (source.file_format and source.file_format.row == LINE):
                     return "columns", f"'{LINE}' is the line of a JSON file"

@@ -205,6 +205,14 @@ class TargetSpec(Protocol):
         """The partitions of a topic that is created. None creates no topic."""
 
     @property
+    def timestamps(self) -> str:
+        """`source` if records get the timestamps of their rows, `sent` if those of sending."""
+
+    @property
+    def accept_expiry(self) -> bool:
+        """Whether rows are sent that the target's retention deletes at once."""
+
+    @property
     def settings(self) -> dict[str, str]:
         """All settings, as options of Spark's sink."""
 

@@ -92,7 +92,7 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
     SENDING before the first record.
     """
     started = time.monotonic()
-    inputs = unchanged_rows.known_inputs(job) or []
+    inputs = unchanged_rows.known_inputs(spark, job) or []
     tables = producer_table.look_before(spark, job, _count(inputs))
     if is_known := tables is not None:  # counts, which fewer rows than planned do not fit, prove it
         refuse_spark(spark, job)
@@ -110,7 +110,7 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
     rows = order_rows(job, rest, inputs)
     largest = max((each.largest for each in inputs), default=0)
     if is_known:
-        rows = unchanged_rows.observe_digests(rows, inputs)
+        rows = unchanged_rows.observe_digests(job, rows, inputs)
     try:
         digests = write_records(job, rows, answers, largest=largest)
     except SPARK_ERRORS as error:
@@ -206,6 +206,7 @@ def write_records(
         client_id=job.client_id,
         largest_row=largest,
         largest_batch=min(each.largest for each in job.target.values()),
+        keeps_time=job.keeps_time,
     )
     shaped = records.add_provenance(rows, job)
     # It outlives this process and its submitter: what is not there was not begun.

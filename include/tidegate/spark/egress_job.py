@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate.core.cluster_answers import NO_LIMITS, TimeLimits
 from tidegate.core.json_codec import Document
 from tidegate.core.offsets import Window
 from tidegate.spark.job_files import KafkaJob
@@ -105,7 +106,8 @@ class TargetTopic:
 
     `since` holds the end offsets of its partitions when the plan was first claimed; `largest` is
     the maximum size of a record in bytes; `compacted`: older records of a key may vanish;
-    `compression` is the codec that brokers store its records with, or `producer`.
+    `compression` is the codec that brokers store its records with, or `producer`. `times` are the
+    limits of a timestamp that rows give to their records.
     """
 
     partitions: int
@@ -113,6 +115,7 @@ class TargetTopic:
     largest: int
     compacted: bool
     compression: str = "producer"
+    times: TimeLimits = NO_LIMITS
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ class EgressJob(KafkaJob):
     the target is read back. `spark` is the minor version that the claim names. `resumed`: an
     earlier attempt has begun to send. `proof`: `counts`, where they can prove what was sent, or
     `full`. `mark` is a directory of the lake, in which SENDING is created before the first record.
+    `keeps_time`: a record gets the timestamp of its row.
     """
 
     plan_id: str
@@ -141,6 +145,7 @@ class EgressJob(KafkaJob):
     spark: str | None = None
     resumed: bool = False
     proof: str = "full"
+    keeps_time: bool = False
 
     def __repr__(self) -> str:
         return f"EgressJob({self.plan_id})"  # the options are secret

@@ -175,7 +175,7 @@ def _summaries(job: EgressJob, shaped: DataFrame) -> list[FileRows]:
     summaries = shaped.groupBy("file", partition.cast("long").alias("at")).agg(
         F.count_if(good).alias("rows"),
         F.count_if(~good).alias("bad"),
-        F.bit_xor(F.when(good, records.content_digest())).alias("digest"),
+        F.bit_xor(F.when(good, records.content_digest(job))).alias("digest"),
         F.max("bytes").alias("largest"),
         F.max("row").alias("last"),
         F.max(F.when(F.col("row") == WHOLE_FILE, F.col("reason"))).alias("unfit"),

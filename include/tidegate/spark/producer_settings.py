@@ -17,6 +17,8 @@ from tidegate.settings.sink_settings import DEFAULTS, READING
 from tidegate.settings.table import Verdict, judge_settings
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+SOURCE_TIMESTAMPS = "tidegate.SourceTimestamps"
+"""The class in `launch/jars/source-timestamps.jar`."""
 _ROOM = 64 * 1024  # in a request, besides its largest row
 
 
@@ -141,12 +143,13 @@ def sink_options(
     client_id: str,
     largest_row: int,
     largest_batch: int,
+    keeps_time: bool = False,
 ) -> dict[str, str]:
     """Return the sink's options. Requests have room for a record of `largest_row` bytes.
 
     `largest_batch` is the size in bytes that every target topic accepts. The producer splits a
     batch that the broker refuses, and a flush then returns before the pieces are sent: Spark would
-    take that for the end.
+    take that for the end. `keeps_time`: each record gets the timestamp in its header.
     """
     found = client_settings(given, connection)
     found["batch.size"] = str(min(int(found["batch.size"]), largest_batch))
@@ -158,4 +161,5 @@ def sink_options(
         **connection,
         **{f"kafka.{name}": value for name, value in found.items()},
         "kafka.client.id": client_id,
+        **({"kafka.interceptor.classes": SOURCE_TIMESTAMPS} if keeps_time else {}),
     }

@@ -35,6 +35,7 @@ class _Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+    timestamp: int | None
 
 
 def look_before(spark: SparkSession, job: EgressJob, rows: int) -> Tables | None:
@@ -179,7 +180,14 @@ def _refuse_other_content(
     found = _first_records(spark, job, starts)
     rows = sorted({record.identity for record in found.values()})
     known = {
-        (row.file, row.row): (row.topic, row.partition, row.key, row.value, _pairs(row.headers))
+        (row.file, row.row): (
+            row.topic,
+            row.partition,
+            row.key,
+            row.value,
+            _pairs(row.headers),
+            row.timestamp if job.keeps_time else None,
+        )
         for row in good.where(reduce(or_, map(_is_row, rows))).collect()
     }
     placed = records.has_partition(job)
@@ -236,7 +244,9 @@ def _of_plan(job: EgressJob, fetched: Any) -> _Record | None:
         if said and said.plan == job.plan_id and said.at < len(job.source.names):
             own = max(i for i, (name, _) in enumerate(pairs) if name == provenance.HEADER)
             identity = job.source.names[said.at], said.row
-            return _Record(identity, _bytes(record.key()), _bytes(record.value()), pairs[:own])
+            timestamp = record.timestamp() if job.keeps_time else None
+            key, value = _bytes(record.key()), _bytes(record.value())
+            return _Record(identity, key, value, pairs[:own], timestamp)
     return None
 
 

@@ -142,7 +142,8 @@ def _given_partition(job: EgressJob) -> list[str]:
 
 
 def _content(job: EgressJob) -> list[str]:
-    return [*IDENTITY, "topic", "key", "value", "headers", *_given_partition(job)]
+    timestamp = [records.TIMESTAMP] if job.keeps_time else []
+    return [*IDENTITY, "topic", "key", "value", "headers", *timestamp, *_given_partition(job)]
 
 
 def _equal(job: EgressJob, one: str, other: str) -> list[Column]:
@@ -220,7 +221,7 @@ def _compare(
     placed = records.has_partition(job)
     counts: Counts = {}
     grouped = found.groupBy("file", "topic", "partition").agg(
-        F.count("*").alias("rows"), F.bit_xor(records.content_digest()).alias("digest")
+        F.count("*").alias("rows"), F.bit_xor(records.content_digest(job)).alias("digest")
     )
     for row in grouped.collect():
         place = row.file, row.partition if placed else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -22,15 +23,18 @@ from pyspark.sql.types import (
     ShortType,
     StringType,
     StructType,
+    TimestampType,
 )
 
 from tidegate.core.provenance import HEADER
+from tidegate.core.unreadable_records import LATEST_MS
 from tidegate.spark import producer_settings, source_rows
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.record_size import PER_HEADER, record_size
 from tidegate.spark.row_frame import IDENTITY
 
 RECORD = ("topic", "key", "value", "headers", "partition")
+TIMESTAMP = "timestamp"
 # The header of provenance: its name, a plan, three numbers, and what separates them.
 HEADERS = "array<struct<key:string,value:binary>>"
 _NO_KEY = "\0 no header has this key"
@@ -52,15 +56,15 @@ def to_records(spark: SparkSession, job: EgressJob) -> DataFrame:
     """Return the records with the identity of their rows, and why a row cannot be sent.
 
     Columns: `topic`, `key`, `value`, `headers`, `partition` (null: Kafka chooses by the key),
-    `timestamp` (milliseconds, in a lake), `order0`… to sort by, `file`, `row`, `bytes` (the largest
-    size of the record), `reason` (null: it can be sent) and `text` of a bad row. Raises DoesNotFit,
-    NotAllowed, NotComputable or NotRepeatable for the pipeline's columns.
+    `timestamp` (milliseconds; null if a file has none), `order0`… to sort by, `file`, `row`,
+    `bytes` (the largest size of the record), `reason` (null: it can be sent) and `text` of a bad
+    row. Raises DoesNotFit, NotAllowed, NotComputable or NotRepeatable for the pipeline's columns.
     """
     rows = source_rows.select_rows(spark, job.source, record_columns(job))
     rows = rows.select(
         F.col("topic"),
-        *(_typed(rows, name).alias(name) for name in RECORD[1:]),
-        *(column for column in rows.columns if column not in RECORD),
+        *(_typed(rows, name).alias(name) for name in (*RECORD[1:], TIMESTAMP)),
+        *(column for column in rows.columns if column not in (*RECORD, TIMESTAMP)),
     )
     if not isinstance(rows.schema["topic"].dataType, StringType):
         raise _does_not_fit("topic", rows.schema["topic"].dataType, "a string")
@@ -70,11 +74,9 @@ def to_records(spark: SparkSession, job: EgressJob) -> DataFrame:
 
 def record_columns(job: EgressJob) -> dict[str, Column | str]:
     """Return what is computed of each row: columns, and the texts of the pipeline's expressions."""
-    timestamp = F.expr("unix_millis(timestamp)") if job.source.is_lake else F.lit(None).cast("long")
     return {
         "topic": F.lit(job.topic) if job.topic else job.columns["topic"],
-        **{name: job.columns[name] for name in RECORD[1:]},
-        "timestamp": timestamp,
+        **{name: job.columns[name] for name in (*RECORD[1:], TIMESTAMP)},
         **{f"order{i}": _direction(by)[0] for i, by in enumerate(job.order_by)},
     }
 
@@ -146,6 +148,12 @@ def _typed(rows: DataFrame, name: str) -> Column:
             if isinstance(kind, NullType | ByteType | ShortType | IntegerType | LongType):
                 return column.cast("long")  # an int would overflow before it is out of range
             raise _does_not_fit(name, kind, "an integer")
+        case "timestamp":
+            if isinstance(kind, TimestampType):
+                return F.unix_millis(column)
+            if isinstance(kind, NullType | LongType):
+                return column.cast("long")
+            raise _does_not_fit(name, kind, "a timestamp, or milliseconds as BIGINT")
         case _:
             return _headers(column, kind)
 
@@ -233,6 +241,8 @@ def _reason(job: EgressJob) -> Column:
     if compacted := [topic for topic in topics if job.target[topic].compacted]:
         keyless = F.col("key").isNull() & F.col("topic").isin(compacted)
         found = found.when(keyless, F.lit("no key, and the topic is compacted"))
+    if job.keeps_time:
+        found = found.when((late := late_or_early(job)).isNotNull(), late)
     if not job.tombstones:
         found = found.when(F.col("value").isNull(), F.lit("no value, and tombstones are not on"))
     if has_partition(job):
@@ -248,13 +258,47 @@ def _reason(job: EgressJob) -> Column:
     return found.otherwise(F.lit(None).cast("string"))
 
 
-def content_digest() -> Column:
+def late_or_early(job: EgressJob) -> Column:
+    """Return why a target does not take a row with its timestamp, or null."""
+    now, timestamp = int(time.time() * 1000), F.col(TIMESTAMP)
+    found = (
+        F.when(timestamp.isNull(), F.lit("no timestamp"))
+        .when(timestamp < 0, F.format_string("its timestamp %d ms is before 1970", timestamp))
+        .when(
+            timestamp > LATEST_MS,
+            F.format_string("its timestamp %d ms is too late for Spark", timestamp),
+        )
+    )
+    for topic, target in job.target.items():
+        before, after, retention = target.times
+        here = F.col("topic") == topic if len(job.target) > 1 else F.lit(True)
+        for is_beyond, setting, advice in (
+            (
+                before is not None and timestamp < now - before,
+                "message.timestamp.before.max.ms",
+                "",
+            ),
+            (after is not None and timestamp > now + after, "message.timestamp.after.max.ms", ""),
+            (
+                retention is not None and timestamp < now - retention,
+                "retention.ms",
+                ", which would delete it at once; target.accept_expiry: true sends it",
+            ),
+        ):
+            if isinstance(is_beyond, Column):
+                text = f"its timestamp %d ms is beyond {setting} of {topic}{advice}"
+                found = found.when(here & is_beyond, F.format_string(text, timestamp))
+    return found.otherwise(F.lit(None).cast("string"))
+
+
+def content_digest(job: EgressJob) -> Column:
     """Return the digest of a row to send, as `core.row_digest` defines it."""
+    timestamp = [F.col(TIMESTAMP)] if job.keeps_time else []
     # Not by a lambda over the headers: it would switch off Spark's code generation.
     count = F.when(F.col("headers").isNull(), F.lit(0)).otherwise(F.size("headers"))
     return F.xxhash64(
         "file", F.col("row").cast("long"), "topic", *_optional(F.col("key")),
-        *_optional(F.col("value")), count, "headers",
+        *_optional(F.col("value")), count, "headers", *timestamp,
     )  # fmt: skip
 
 

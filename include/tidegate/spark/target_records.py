@@ -176,7 +176,8 @@ def _unreadable_of(jvm: Any, consumer: Any, tp: Any, begin: int, end: int) -> li
 def records_of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | None:
     """Return this plan's records in the target, from its first claim to `until`, or None.
 
-    Columns: topic, partition, offset, key, value, headers (without provenance), file, row.
+    Columns: topic, partition, offset, key, value, timestamp (milliseconds), headers (without
+    provenance), file, row.
     """
     found = all_records(spark, job, until)
     if found is None:
@@ -192,6 +193,7 @@ def records_of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> Data
     names = F.from_json(F.lit(json.dumps(job.source.names)), "array<string>")
     return found.where(F.get(names, index).isNotNull()).select(
         "topic", F.col("partition").cast("long"), "offset", "key", "value",  # typed as the rows are
+        F.unix_millis("timestamp").alias("timestamp"),
         F.slice("headers", F.lit(1), (F.size("headers") - behind).cast("int")).alias("headers"),
         F.get(names, index).alias("file"), row.alias("row"),
     )  # fmt: skip

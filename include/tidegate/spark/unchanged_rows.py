@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.spark import records
+from tidegate.spark import records, source_rows
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.row_frame import FileRows
 from tidegate.spark.sink import OBSERVED
 
-_AS_IT_IS = {name: name for name in ("key", "value", "headers", "partition")}
+_AS_IT_IS = {name: name for name in ("key", "value", "headers", "partition", records.TIMESTAMP)}
 _MOST_FILES = 64  # partitions, each with a digest, for which every row is asked
 
 
-def known_inputs(job: EgressJob) -> list[FileRows] | None:
+def known_inputs(spark: SparkSession, job: EgressJob) -> list[FileRows] | None:
     """Return what the look would find, if no row is bad. None if that is not known.
 
     The ledger has the rows of each partition, and manifests the largest record. Tombstones are
     sent, a target that is not compacted takes any key, and each partition of the one topic has its
-    own.
+    own. Where records keep the timestamps of rows, that column is read.
     """
     source, target = job.source, [*job.target.values()]
     columns = {name: job.columns[name].strip() for name in _AS_IT_IS}
@@ -43,6 +43,8 @@ def known_inputs(job: EgressJob) -> list[FileRows] | None:
     partitions = {f"{source.topic_ids[r.topic]}/{r.partition}": r.partition for r in source.window}
     if largest > target[0].largest or max(partitions.values()) >= target[0].partitions:
         return None  # the look says which rows
+    if job.keeps_time and not _all_in_time(spark, job):
+        return None
     return [
         FileRows(file, rows, largest=largest, placed={partitions[file]: (rows, 0)})
         for file, rows in sorted(source.counts.items())
@@ -50,7 +52,16 @@ def known_inputs(job: EgressJob) -> list[FileRows] | None:
     ]
 
 
-def observe_digests(rows: DataFrame, inputs: Sequence[FileRows]) -> DataFrame:
+def _all_in_time(spark: SparkSession, job: EgressJob) -> bool:
+    """Say whether the target takes every row with its timestamp."""
+    rows = source_rows.select_rows(
+        spark, job.source, {"timestamp": F.expr("unix_millis(timestamp)")}
+    )
+    late = rows.where(records.late_or_early(job).isNotNull())
+    return not late.limit(1).count()
+
+
+def observe_digests(job: EgressJob, rows: DataFrame, inputs: Sequence[FileRows]) -> DataFrame:
     """Return the rows, whose digests are taken while they are sent."""
     partition, digest = F.col("partition"), F.col("digest")
     of_files = (
@@ -58,7 +69,7 @@ def observe_digests(rows: DataFrame, inputs: Sequence[FileRows]) -> DataFrame:
         for each in inputs
         for p in each.placed
     )
-    return rows.withColumn("digest", records.content_digest()).observe(OBSERVED, *of_files)
+    return rows.withColumn("digest", records.content_digest(job)).observe(OBSERVED, *of_files)
 
 
 def add_digests(inputs: Sequence[FileRows], digests: Sequence[int | None]) -> list[FileRows]:

@@ -70,7 +70,7 @@ def _prepare_to_send(spark: SparkSession, directory: Path) -> None:
     path = min(directory.glob("1/topic=t/*.parquet"))
     rows = RowSource("parquet", {}, None, ((path.name, str(path)),), (path.name,), {}, (), {})
     target = {"t": TargetTopic(1, {0: 0}, 1 << 20, compacted=False)}
-    columns = dict.fromkeys(records.RECORD[1:], "null") | {"value": "value"}
+    columns = dict.fromkeys((*records.RECORD[1:], records.TIMESTAMP), "null") | {"value": "value"}
     job = EgressJob(
         "warm-up", rows, columns, "t", (), False, False, None, target, {}, "", "",
         app_name="tidegate warm-up", options={}, records=100,

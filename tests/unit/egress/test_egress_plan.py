@@ -96,7 +96,7 @@ def test_the_default_value(
     world.settings = {"source": {**path, **source}, "columns": columns}
     world.put(a="{}")
     frozen = world.plan().plan.byte_settings["columns"]
-    others = dict.fromkeys(("key", "headers", "partition"), "null")
+    others = dict.fromkeys(("key", "headers", "partition", "timestamp"), "null")
     assert frozen == {**others, **columns, "value": expected}
 
 

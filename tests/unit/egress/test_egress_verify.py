@@ -17,6 +17,7 @@ from tidegate.core.entries import Receipt
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan, SourceFile, TargetTopic
 from tidegate.egress import verify as verifying
+from tidegate.egress.byte_settings import record_settings
 from tidegate.egress.sent_records import digest_record
 from tidegate.errors import BrokerError
 from tidegate.lake import deliveries
@@ -48,6 +49,7 @@ class Target:
         spec = parse_spec(form)
         assert isinstance(spec, Egress)
         self.spec = spec
+        self.settings = record_settings(spec).to_json()
         self.store = open_store(spec.lake, spec.name)
         self.log: Log = {0: [], 1: []}
 
@@ -64,7 +66,7 @@ class Target:
         return Plan(
             pipeline="out", kind="egress", lane="live", window_date=name, cluster_id="c",
             isolation="read_uncommitted", topics={}, chunks=(), destination="kafka",
-            byte_settings={}, files=(SourceFile("a", 1, etag or name),),
+            byte_settings=self.settings, files=(SourceFile("a", 1, etag or name),),
             target={"t": TargetTopic("id-t", 2)},
         )  # fmt: skip
 
