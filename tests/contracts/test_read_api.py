@@ -174,6 +174,10 @@ def test_the_latest_row_of_each_key(store: LocalStore) -> None:
     assert again.query(count + "lake")[1] == [(1, 9)]
     with pytest.raises(ConfigurationError, match="was recreated"):
         again.view("spark")
+    with rows.duckdb() as db:  # an earlier lake, on the connection of another
+        tidegate.open_lake("p").duckdb(db)
+        assert db.execute(count + "lake").fetchall() == [(10, 9)]
+        assert db.execute(count + "p").fetchall() == [(20, 9)]
 
 
 def test_a_lake_without_a_commit(tmp_path: Path) -> None:

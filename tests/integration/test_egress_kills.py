@@ -88,6 +88,7 @@ def case(terminal: Terminal, name: str, format_: str, rng: random.Random, **prod
         terminal.pipeline("lake", [f"{name}-source"])
         terminal.json("run", "lake")
         settings["source"] = {"lake": "lake"}
+        settings["target"]["timestamps"] = "source"
         there = topic_reader.read(terminal.bootstrap, f"{name}-source")
         expected: Expected = {(s.partition, s.offset): s.value or b"" for s in there}
         if format_ == "again":  # a window of it, without numbers that end with 7
@@ -146,6 +147,7 @@ def all_is_there(case: Case, report: dict[str, Any]) -> int:
     """Assert that target and report agree with the input; return the number of duplicates."""
     found = case.records()
     assert {each.row: each.value for each in found} == case.expected
+    assert [each for each in found if each.said[3] not in ("", str(each.timestamp))] == []
     assert {each.plan for each in found} == {report["plan_id"]}
     counted = topic_reader.rows(found)
     duplicates = counted.total() - len(counted)

@@ -22,9 +22,9 @@ MUTANTS = (
     ),
     Mutant(
         "rows are looked at for their time before the first is sent",
-        "unchanged_rows.known_inputs",
-        "job.keeps_time and not _all_in_time(spark, job)",
-        "False",
+        "egress_driver._are_in_time",
+        "not job.keeps_time or",
+        "True or",
         f"{_KEPT}::test_what_the_target_would_not_keep",
     ),
     Mutant(

@@ -120,11 +120,29 @@ def test_a_dead_attempt_is_resumed(pipeline: EgressPipeline, topic: str, back: s
     assert len(pipeline.records(back)) == len(stamps) + 1
 
 
+def test_what_was_judged_is_not_judged_again(
+    pipeline: EgressPipeline, topic: str, back: str
+) -> None:
+    """Rows that have become too old while their plan was sent: the rest follows."""
+    make(pipeline, back)
+    stamps = yesterday(pipeline, f"{topic}-source")
+
+    def dies(job: EgressJob, _: Path) -> None:
+        begun(job)
+        raise StageFailed("killed")
+
+    with pytest.raises(SendFailed):
+        pipeline.run_all("one", submit=dies)
+    topic_records.configure(pipeline.bootstrap, back, retention_ms="3600000")
+    pipeline.run_all("one")
+    assert [each.timestamp for each in pipeline.records(back)] == stamps
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"message.timestamp.before.max.ms": "3600000"}, "beyond message.timestamp.before.max.ms"),
-        ({"retention.ms": "3600000"}, "would delete it at once"),
+        ({"message.timestamp.before.max.ms": str(DAY)}, "beyond message.timestamp.before.max.ms"),
+        ({"retention.ms": str(DAY + 600_000)}, "would delete it at once"),
         ({"message.timestamp.type": "LogAppendTime"}, "and gives records its own"),
     ],
 )

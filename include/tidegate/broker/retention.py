@@ -45,6 +45,7 @@ def read_retentions(cluster: Cluster, topics: Iterable[str]) -> dict[str, Retent
     return {
         topic: _retention(*(config[name] for name in names))
         for topic, config in cluster.configs(topics, names).items()
+        if config.keys() >= set(names)
     }
 
 

@@ -11,6 +11,7 @@ from kafka import errors as kafka_errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, topic_id
 from tidegate.core.cluster_answers import TargetState, TargetSurvey, TimeLimits
+from tidegate.core.unreadable_records import LATEST_MS
 from tidegate.errors import BrokerError, NotAuthorised, UnknownTopic
 
 _NEEDED = ("READ", "WRITE", "DESCRIBE_CONFIGS")
@@ -21,7 +22,6 @@ _CONFIGS = (
 )  # fmt: skip
 _DEFAULT_LARGEST = 1_048_588
 _DIRECTIONS = ("before", "after", "difference")
-_NO_LIMIT = 2**63 - 1  # Kafka's default
 
 
 def survey_target(
@@ -113,11 +113,13 @@ def _refuse_forbidden(settings: KafkaSettings, described: Mapping[str, Mapping[s
 
 
 def _time_limits(config: Mapping[str, str]) -> TimeLimits:
-    """Return what a topic takes. Brokers before Kafka 3.6 have one limit for both directions."""
+    """Return what a topic takes. Brokers before Kafka 4.0 also have one limit for both directions.
+    Later than Spark reads is no limit: such rows are bad.
+    """
     known = {name: int(value) for name, value in config.items() if name.endswith(".ms") and value}
     given = (known.get(f"message.timestamp.{name}.max.ms") for name in _DIRECTIONS)
     before, after, both = (
-        each if each is not None and each < _NO_LIMIT else None for each in given
+        each if each is not None and each < LATEST_MS else None for each in given
     )
     kept = known.get("retention.ms", -1)
     return TimeLimits(

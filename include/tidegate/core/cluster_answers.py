@@ -97,7 +97,8 @@ class Survey:
 
 class TimeLimits(NamedTuple):
     """How far a record's timestamp may be `before` and `after` the broker's clock, and for how long
-    after it a record is retained. In milliseconds, None without a limit.
+    after it a record is retained. In milliseconds, None without a limit. As times since the epoch
+    they are the earliest and latest timestamps.
     """
 
     before: int | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from tidegate.core import layout, provenance
-from tidegate.core.cluster_answers import TargetSurvey
+from tidegate.core.cluster_answers import NO_LIMITS, TargetSurvey, TimeLimits
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
 from tidegate.core.work import earlier_attempts
@@ -16,6 +18,8 @@ from tidegate.runs.client_options import client_name
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import SENDING, EgressJob, RowSource, TargetTopic
+
+_SENDING = 3_600_000  # milliseconds
 
 
 def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
@@ -74,7 +78,7 @@ def job_of(
     """Return the job of a claimed plan, but for what the engine adds."""
     run = opened.run
     settings = settings_of_plan(plan)
-    own = Attempt(plan.id, 0, claim.attempt)
+    own, resumed = Attempt(plan.id, 0, claim.attempt), has_begun(opened, plan)
     quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
     producer = run.spec.target.producer_settings
     client_id = run.kafka.client_id(client_name(run.spec, "send", run.run_id, claim.attempt))
@@ -96,9 +100,9 @@ def job_of(
                 min(state.largest, producer_settings.largest_record(producer) or state.largest),
                 state.compacted,
                 state.compression,
-                state.times._replace(retention=None)
-                if run.spec.target.accept_expiry
-                else state.times,
+                _limits(state.times, accept_expiry=run.spec.target.accept_expiry)
+                if not resumed
+                else NO_LIMITS,  # its rows were looked at before the first record
             )
             for topic, state in target.topics.items()
         },
@@ -108,8 +112,23 @@ def job_of(
         records=estimate_rows(plan),
         reading=run.spec.target.reading_options,
         spark=claim.spark,
-        resumed=has_begun(opened, plan),
+        resumed=resumed,
         proof=run.spec.proof,
         mark=opened.store.native(own.directory),
         keeps_time=settings.timestamps == "source",
     )
+
+
+def _limits(times: TimeLimits, *, accept_expiry: bool) -> TimeLimits:
+    """Return the limits of a topic as times, by the clock of now: all rows are judged by the same.
+
+    Those that pass in the next hour have passed: Spark may send for so long.
+    """
+    now = int(time.time() * 1000)
+    before, after, retention = times
+
+    def earliest(limit: int | None) -> int | None:
+        return None if limit is None else now - limit + min(_SENDING, limit // 10)
+
+    latest = None if after is None else now + after
+    return TimeLimits(earliest(before), latest, None if accept_expiry else earliest(retention))

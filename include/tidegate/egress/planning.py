@@ -213,9 +213,9 @@ def refuse_other_times(plan: Plan, target: TargetSurvey) -> None:
     wrong = sorted(topic for topic, state in target.topics.items() if state.sets_time)
     if wrong and settings_of_plan(plan).timestamps == "source":
         raise ConfigurationError(
-            f"pipeline {plan.pipeline!r}: target.timestamps: source: {', '.join(wrong)} has "
-            "message.timestamp.type=LogAppendTime, and gives records its own; set CreateTime "
-            "there, or timestamps: sent. Nothing was sent",
+            f"pipeline {plan.pipeline!r}: plan {plan.id} has target.timestamps: source, but "
+            f"{', '.join(wrong)} has message.timestamp.type=LogAppendTime, and gives records its "
+            "own: set CreateTime there. Another setting of the pipeline applies to new plans",
             topics=wrong,
         )
 

@@ -62,8 +62,8 @@ class Lake:
         if is_past:
             _refuse_deleted(store, [path for _, _, path in self._located])
         topics = sorted({file.topic for _, file, _ in self._located})
-        ids = {fold.live[n].topic_ids[file.topic] for n, file, _ in self._located}
-        self._recreated = len(ids) > len(topics)
+        recreated = fold.earlier_ids.items()
+        self._ids = [i for topic, ids in recreated for i in (*ids, fold.topic_ids[topic])]
         self._fields = decodings.decoded_columns(store, fold, topics)
         self.files = tuple(live_file(store, fold, *each) for each in self._located)
 
@@ -132,7 +132,7 @@ class Lake:
             )
         is_local = isinstance(self._store, LocalStore)
         native = is_local or engine == "spark"  # which has buckets by another scheme
-        if self._latest and self._recreated:
+        if self._latest and self._ids:
             raise ConfigurationError(
                 f"a topic of {self.name!r} was recreated, and the directory does not say what row "
                 "is of which; use `tidegate sql`, whose view `latest` knows"
@@ -154,18 +154,25 @@ class Lake:
         if connection is None:
             connection = _duckdb()
             connection.execute("SET TimeZone = 'UTC'")
-            names = ["lake", "latest", self.name]
+            names = [self.name, "lake", "latest"]
         for name, view in self._views(*names).items():
             _register(connection, name, view)
         return connection
 
     def _views(self, *names: str) -> dict[str, Any]:
-        """Return the dataset, as a name that no pipeline has, and the SQL of these views of it."""
-        rows = f"{self.name}: all rows"
-        latest = views.latest_rows(views.quote_text(rows), ("topic", "topic_id", "partition"))
-        every = latest if self._latest else f"FROM {views.quote_text(rows)}"
-        named = {name: latest if name == "latest" else every for name in names}
-        return {rows: self._all_rows(), **named, self.name: every}
+        """Return these views: a dataset, or SQL over it by a name that no pipeline has."""
+        rows = f"{self.name}: rows of {id(self):x}"
+        # Rows of a recreated topic are later than those from before, whatever their timestamps.
+        ids = ", ".join(map(views.as_literal, self._ids))
+        latest = views.latest_rows(
+            views.quote_text(rows),
+            ("topic", "topic_id", "partition"),
+            newest=f"list_position([{ids}], topic_id) DESC, " if ids else "",
+        )
+        found: dict[str, Any] = {rows: self._all_rows()}
+        for name in names:
+            found[name] = latest if self._latest or name == "latest" else found[rows]
+        return found
 
     def query(self, sql: str, *others: Lake) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return the names of the columns and the rows of SQL of DuckDB. Nothing can be written.
@@ -174,7 +181,7 @@ class Lake:
         each key. The views of other lakes are named as their pipelines, so that they can be joined.
         ConfigurationError for what DuckDB refuses, and without the package `duckdb`.
         """
-        known = self._views("lake", "latest", self.name)
+        known = self._views(self.name, "lake", "latest")
         for each in others:
             if each.name in known:
                 raise ConfigurationError(f"two views would be named {each.name}")
@@ -236,6 +243,7 @@ def _register(connection: Any, name: str, view: Any) -> None:
     if isinstance(view, str):
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {views.quote_text(name)} AS {view}")
     else:
+        connection.execute(f"DROP VIEW IF EXISTS temp.{views.quote_text(name)}")  # of SQL
         connection.register(name, view)
 
 

@@ -50,28 +50,31 @@ def view_sql(engine: str, lake: Directory) -> str:
     return f"{made}\n{create} {schema_name}{quote(f'{lake.name}_latest')} AS\n{rows};"
 
 
-def latest_rows(rows: str, log: Sequence[str], quote: Callable[[str], str] = quote_text) -> str:
+def latest_rows(
+    rows: str, log: Sequence[str], quote: Callable[[str], str] = quote_text, newest: str = ""
+) -> str:
     """Return the SQL of the latest row of each key, without those that a tombstone ends.
 
     `rows` is a view, by its quoted name. The columns `log` name the log that an offset is of: a
-    partition of a topic. Offsets of several logs do not compare. A key's log is the one with its
-    newest timestamp, and its latest row has the highest offset there.
+    partition of a topic. Offsets of several logs do not compare. A key's log is the first by the
+    SQL `newest`, then the one with its newest timestamp. Its latest row has the highest offset
+    there. No pipeline has `__` in its name.
     """
     offset, timestamp, value = map(quote, ("offset", "timestamp", "value"))
     logs = ", ".join(map(quote, log))
     by_key = f"{quote('topic')}, {quote('key')}"
     same = " AND ".join(f"each.{name} = one.{name}" for name in (*map(quote, log), offset))
     return (
-        "WITH newest AS (\n"
+        "WITH newest__ AS (\n"
         f"  SELECT {by_key}, {', '.join(quote(n) for n in log if n != 'topic')},\n"
         f"    max({offset}) AS {offset}, max({timestamp}) AS {timestamp}\n"
         f"  FROM {rows} WHERE {quote('key')} IS NOT NULL GROUP BY {quote('key')}, {logs}\n"
-        "), ranked AS (\n"
+        "), ranked__ AS (\n"
         f"  SELECT {logs}, {offset}, row_number() OVER (\n"
-        f"    PARTITION BY {by_key} ORDER BY {timestamp} DESC, {quote('partition')} DESC\n"
-        "  ) AS place FROM newest\n"
+        f"    PARTITION BY {by_key} ORDER BY {newest}{timestamp} DESC, {quote('partition')} DESC\n"
+        "  ) AS place FROM newest__\n"
         ")\n"
-        f"SELECT each.* FROM {rows} AS each JOIN ranked AS one ON {same}\n"
+        f"SELECT each.* FROM {rows} AS each JOIN ranked__ AS one ON {same}\n"
         f"WHERE one.place = 1 AND each.{value} IS NOT NULL"
     )
 
@@ -84,7 +87,7 @@ def _duckdb(lake: Directory) -> str:
     place = re.sub(r"[*?\[]", r"[\g<0>]", lake.place)  # a set of one character
     return (
         f"CREATE OR REPLACE VIEW {quote_text(lake.name)} AS\nSELECT * FROM read_parquet("
-        f"{_text(place + '**/*.parquet')},\n"
+        f"{as_literal(place + '**/*.parquet')},\n"
         "    hive_partitioning = true, union_by_name = true);"
     )
 
@@ -108,13 +111,13 @@ def _trino(lake: Directory) -> str:
     named = ",\n  ".join(
         f"{quote_text(name)} {_trino_type(kind)}" for name, kind in (*lake.fields, *lake.partitions)
     )
-    levels = ", ".join(_text(name) for name, _ in lake.partitions)
+    levels = ", ".join(as_literal(name) for name, _ in lake.partitions)
     return (
         "SET SESSION hive.timestamp_precision = 'MICROSECONDS';\n"
         f"CREATE TABLE hive.default.{quote_text(lake.name)} (\n  {named}\n) "
         "WITH (format = 'PARQUET', "
-        f"external_location = {_text(lake.place)},\n  partitioned_by = ARRAY[{levels}]);\n"
-        f"CALL hive.system.sync_partition_metadata('default', {_text(lake.name)}, 'FULL');"
+        f"external_location = {as_literal(lake.place)},\n  partitioned_by = ARRAY[{levels}]);\n"
+        f"CALL hive.system.sync_partition_metadata('default', {as_literal(lake.name)}, 'FULL');"
     )
 
 
@@ -143,5 +146,5 @@ def _trino_type(kind: Type) -> str:
     return _TRINO.get(kind.name, str(kind))
 
 
-def _text(text: str) -> str:
+def as_literal(text: str) -> str:
     return "'{}'".format(text.replace("'", "''"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 
@@ -9,17 +10,11 @@ from tidegate.core.locations import IN_USE, Scheme, schemes_of
 from tidegate.errors import ConfigurationError
 from tidegate.launch import spark_jars, token_settings
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
-from tidegate.launch.submission import (
-    CLASS_PATH,
-    CLASS_PATH_END,
-    PACKAGES,
-    Submission,
-    add_jars,
-    join_lists,
-)
+from tidegate.launch.submission import CLASS_PATH, PACKAGES, Submission, join_lists
 from tidegate.spark.hadoop_files import LOCAL_FILES, WITHOUT_SHELL
 
 _TASK_TRIES = "spark.task.maxFailures"
+_CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
 _SHELL_LESS = re.compile(r"/hadoop-bare-naked-local-fs-[0-9.]+\.jar(:|$)")
 # Executors elsewhere look for it where they do not find the jars that Spark hands to them.
 _WITHOUT_SHELL = {f"spark.hadoop.{LOCAL_FILES}": WITHOUT_SHELL}
@@ -47,7 +42,15 @@ def _for_buckets(given: Submission, scheme: Scheme, spark: SparkConnection) -> S
     if scheme.secrets:
         conf = join_lists(conf, f"spark.hadoop.{IN_USE}", scheme.name)
     fetched = spark_jars.package_coordinates(spark.jars, scheme.library, spark.home)
-    return add_jars(replace(given, conf=join_lists(conf, PACKAGES, fetched)), *found)
+    # At the end: the archive of classes needs the class path to begin as when it was made.
+    theirs = given.env.get(_CLASS_PATH_END) or os.environ.get(_CLASS_PATH_END)
+    end = ":".join(filter(None, [*found, theirs]))
+    return replace(
+        given,
+        conf=join_lists(conf, PACKAGES, fetched),
+        jars=(*given.jars, *found),
+        env={**given.env, **({_CLASS_PATH_END: end} if found else {})},
+    )
 
 
 def for_master(given: Submission, master: str) -> Submission:
@@ -69,7 +72,7 @@ def for_master(given: Submission, master: str) -> Submission:
             f"Spark master {master!r}: it runs a failed task up to {tries[2]} times, and so would "
             f"send records twice; make it local[{tries[1]}], the task's own retries send the rest"
         )
-    class_path = given.conf.get(CLASS_PATH, ""), given.env.get(CLASS_PATH_END, "")
+    class_path = given.conf.get(CLASS_PATH, ""), given.env.get(_CLASS_PATH_END, "")
     local_jars = ":".join(class_path).split(":")
     conf = {**_WITHOUT_SHELL, **given.conf} if _SHELL_LESS.search(class_path[0]) else given.conf
     return replace(

@@ -7,7 +7,6 @@ the job file, and only its path is an argument.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,6 @@ from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.job_files import KafkaJob
 
 CLASS_PATH = "spark.driver.extraClassPath"
-CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
 PACKAGES = "spark.jars.packages"
 MODULES = "spark.submit.pyFiles"
 _JOBS = Path(jobs.__file__).parent
@@ -97,7 +95,7 @@ def make_submission(
         script, (str(job_file),), own, job.records, name=job.app_name, spark=spark
     )
     if isinstance(job, EgressJob) and job.keeps_time:
-        given = add_jars(given, str(spark_jars.TIMESTAMPS))
+        given = replace(given, jars=(*given.jars, str(spark_jars.TIMESTAMPS)))
     return _with_java_options(_with_kafka(given, kafka, spark))
 
 
@@ -170,14 +168,6 @@ def job_submission(
         jars=(*connector, *filter(None, others.split(","))),
         env=spark_home.spark_environment(spark.home, spark.python),
     )
-
-
-def add_jars(given: Submission, *paths: str) -> Submission:
-    """Return a submission with further jars, which executors get, too."""
-    # At the end: the archive of classes needs the class path to begin as when it was made.
-    theirs = given.env.get(CLASS_PATH_END) or os.environ.get(CLASS_PATH_END)
-    end = {CLASS_PATH_END: ":".join(filter(None, [*paths, theirs]))} if paths else {}
-    return replace(given, jars=(*given.jars, *paths), env={**given.env, **end})
 
 
 def join_lists(conf: Mapping[str, str], name: str, *values: str, by: str = ",") -> dict[str, str]:

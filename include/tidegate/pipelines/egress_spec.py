@@ -116,6 +116,8 @@ class Target(Strict):
         match key:
             case "topics" if "topic" in given and (given["topic"] is None) == (value is None):
                 return "", "give either topic, or topics that columns.topic chooses from"
+            case "accept_expiry" if value and given.get("timestamps") == "sent":
+                return "accept_expiry", "not used: give timestamps: source"
             case "producer" if wrong := producer_settings.judge_producer(
                 as_texts(value)
             ).complaints:

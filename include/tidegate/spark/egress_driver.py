@@ -92,10 +92,12 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
     SENDING before the first record.
     """
     started = time.monotonic()
-    inputs = unchanged_rows.known_inputs(spark, job) or []
+    inputs = unchanged_rows.known_inputs(job) or []
     tables = producer_table.look_before(spark, job, _count(inputs))
-    if is_known := tables is not None:  # counts, which fewer rows than planned do not fit, prove it
+    if tables is not None:
         refuse_spark(spark, job)
+        tables = tables if _are_in_time(spark, job) else None  # the look says which are not
+    if is_known := tables is not None:  # counts, which fewer rows than planned do not fit, prove it
         good = records.to_records(spark, job)
     else:
         shaped, inputs = preflight(spark, job)
@@ -127,6 +129,13 @@ def send_missing_rows(spark: SparkSession, job: EgressJob, answers: Answers) -> 
     return replace(done, versions=session.read_versions(spark))
 
 
+def _are_in_time(spark: SparkSession, job: EgressJob) -> bool:
+    try:
+        return not job.keeps_time or unchanged_rows.are_in_time(spark, job)
+    except SPARK_ERRORS as error:
+        raise refusal_of(job, error) from error
+
+
 def _count(inputs: Sequence[FileRows]) -> int:
     return sum(each.rows for each in inputs)
 
@@ -155,7 +164,7 @@ def _proven(
         _, inputs = read_all(spark, job)
     try:
         return readback.verify_target(spark, job, good, inputs)
-    except (OrderBroken, TooManyUnreadable) as error:
+    except (LogLost, OrderBroken, TooManyUnreadable) as error:
         raise Refused(str(error)) from error
 
 

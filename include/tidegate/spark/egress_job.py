@@ -107,7 +107,7 @@ class TargetTopic:
     `since` holds the end offsets of its partitions when the plan was first claimed; `largest` is
     the maximum size of a record in bytes; `compacted`: older records of a key may vanish;
     `compression` is the codec that brokers store its records with, or `producer`. `times` are the
-    limits of a timestamp that rows give to their records.
+    limits of a timestamp that rows give to their records, as times since the epoch.
     """
 
     partitions: int

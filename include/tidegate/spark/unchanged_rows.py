@@ -17,12 +17,12 @@ _AS_IT_IS = {name: name for name in ("key", "value", "headers", "partition", rec
 _MOST_FILES = 64  # partitions, each with a digest, for which every row is asked
 
 
-def known_inputs(spark: SparkSession, job: EgressJob) -> list[FileRows] | None:
+def known_inputs(job: EgressJob) -> list[FileRows] | None:
     """Return what the look would find, if no row is bad. None if that is not known.
 
     The ledger has the rows of each partition, and manifests the largest record. Tombstones are
     sent, a target that is not compacted takes any key, and each partition of the one topic has its
-    own. Where records keep the timestamps of rows, that column is read.
+    own.
     """
     source, target = job.source, [*job.target.values()]
     columns = {name: job.columns[name].strip() for name in _AS_IT_IS}
@@ -43,8 +43,6 @@ def known_inputs(spark: SparkSession, job: EgressJob) -> list[FileRows] | None:
     partitions = {f"{source.topic_ids[r.topic]}/{r.partition}": r.partition for r in source.window}
     if largest > target[0].largest or max(partitions.values()) >= target[0].partitions:
         return None  # the look says which rows
-    if job.keeps_time and not _all_in_time(spark, job):
-        return None
     return [
         FileRows(file, rows, largest=largest, placed={partitions[file]: (rows, 0)})
         for file, rows in sorted(source.counts.items())
@@ -52,8 +50,8 @@ def known_inputs(spark: SparkSession, job: EgressJob) -> list[FileRows] | None:
     ]
 
 
-def _all_in_time(spark: SparkSession, job: EgressJob) -> bool:
-    """Say whether the target takes every row with its timestamp."""
+def are_in_time(spark: SparkSession, job: EgressJob) -> bool:
+    """Say whether the target takes every row with its timestamp, which alone is read."""
     rows = source_rows.select_rows(
         spark, job.source, {"timestamp": F.expr("unix_millis(timestamp)")}
     )

@@ -55,3 +55,12 @@ def test_in_a_partition_the_offset_counts_and_not_the_time() -> None:
 def test_two_records_of_one_time_in_two_partitions_are_one_row() -> None:
     rows = [("t", "i", p, 0, 5, b"k", b"v") for p in range(3)]
     assert latest(rows) == [rows[2]]
+
+
+def test_names_that_a_pipeline_may_have() -> None:
+    with duckdb.connect() as db:
+        row = ("t", "i", 0, 1, 5, b"k", b"v")
+        table = pyarrow.table({name: [value] for name, value in zip(COLUMNS, row, strict=True)})
+        for name in ("newest", "ranked", "each", "one", "place"):
+            db.register(name, table)
+            assert db.execute(latest_rows(f'"{name}"', COLUMNS[:3])).fetchall() == [row]
