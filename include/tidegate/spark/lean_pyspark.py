@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import socketserver
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +26,12 @@ def prepare_import() -> None:
     helpers.have_numpy = False
     sys.modules.setdefault(helpers.__name__, helpers)
 
-    from pyspark.accumulators import AccumulatorServer
+    from pyspark import accumulators
 
-    serve = functools.partialmethod(AccumulatorServer.serve_forever, poll_interval=_POLL)
-    setattr(AccumulatorServer, "serve_forever", serve)  # noqa: B010
+    for server in vars(accumulators).values():  # Spark 4.2 has two, by other names
+        if isinstance(server, type) and issubclass(server, socketserver.BaseServer):
+            serve = functools.partialmethod(server.serve_forever, poll_interval=_POLL)
+            setattr(server, "serve_forever", serve)  # noqa: B010
 
 
 @contextmanager
