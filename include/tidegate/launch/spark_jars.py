@@ -22,7 +22,6 @@ OF_PODS = "image of the pods"
 KAFKA = SparkLibrary("spark-kafka", "spark-sql-kafka-0-10", "spark-sql-kafka-0-10")
 TIMESTAMPS = Path(__file__).with_name("jars") / "source-timestamps.jar"
 """The only class of Tidegate: `SourceTimestamps.java` beside it, by `make jars-own`."""
-TIMESTAMPS_SHA256 = "e0d279bc9df70bddaf9e71101e5c68ee3ba0e0adbd22983065d134207c0112e9"
 _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)-(\d+\.\d+)\b")
 
 

@@ -271,20 +271,14 @@ def late_or_early(job: EgressJob) -> Column:
     for topic, target in job.target.items():
         before, after, retention = target.times
         here = F.col("topic") == topic if len(job.target) > 1 else F.lit(True)
-        for is_beyond, setting, advice in (
-            (
-                before is not None and timestamp < before,
-                "message.timestamp.before.max.ms",
-                "",
-            ),
-            (after is not None and timestamp > after, "message.timestamp.after.max.ms", ""),
-            (
-                retention is not None and timestamp < retention,
-                "retention.ms",
-                ", which would delete it at once; target.accept_expiry: true sends it",
-            ),
+        deletes = ", which would delete it at once; target.accept_expiry: true sends it"
+        for limit, is_latest, setting, advice in (
+            (before, False, "message.timestamp.before.max.ms", ""),
+            (after, True, "message.timestamp.after.max.ms", ""),
+            (retention, False, "retention.ms", deletes),
         ):
-            if isinstance(is_beyond, Column):
+            if limit is not None:
+                is_beyond = timestamp > limit if is_latest else timestamp < limit
                 text = f"its timestamp %d ms is beyond {setting} of {topic}{advice}"
                 found = found.when(here & is_beyond, F.format_string(text, timestamp))
     return found.otherwise(F.lit(None).cast("string"))
